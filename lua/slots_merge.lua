@@ -1,0 +1,153 @@
+--[[
+slots_merge: raise one actor's slots in many counters of one bucket, each to the maximum of what is there and what is told.
+
+KEYS   1 registry    hash
+       2.. shards    hash   one per item, in the order of the items; a counter with items of both signs is named twice
+ARGV   1 actor              as slots are named after it
+       2 seq                number of this flush
+       3 base               the highest number the owner saw acknowledged
+       4 fresh_plus         how many items of each kind follow, in this order
+       5 fresh_minus        fresh: nothing of it is acknowledged yet       value: total
+       6 known_plus
+       7 known_minus        known: a part of it is acknowledged            value: total
+       8 floored_plus
+       9 floored_minus      floored: its slot was reported missing         values: total, acknowledged
+       10 widened           widened: shard 0 of a counter, told its K      value: shards
+       11.. values
+REPLY  OK seq [index error]...   applied; the items listed (from 1) were refused by Redis, each alone
+       STALE seq                 nothing written: not above the recorded number, a late copy
+       REGRESS seq               nothing written: acknowledged flushes are missing, a fail-over lost them
+       CLOSED seq                nothing written: the actor was closed
+       UNKNOWN                   nothing written: no such actor
+       MISSING index...          nothing written: these known items have no slot, somebody deleted it
+ERROR  BADARG ...                nothing written
+COST   O(items); 2 commands each
+]]
+local registry, actor = KEYS[1], ARGV[1]
+local seq, base = tonumber(ARGV[2]), tonumber(ARGV[3])
+local counts, items, values = {}, 0, 0
+for kind = 1, 7 do
+  local count = tonumber(ARGV[3 + kind])
+  if not count then return redis.error_reply('BADARG slots_merge: count ' .. kind .. ' is no number') end
+  counts[kind] = count
+  items = items + count
+  values = values + count
+end
+values = values + counts[5] + counts[6]
+if not seq or not base or #KEYS ~= items + 1 or #ARGV ~= values + 10 then
+  return redis.error_reply('BADARG slots_merge: ' .. #KEYS .. ' keys and ' .. #ARGV .. ' arguments do not fit the counts')
+end
+
+local record = redis.call('HGET', registry, actor)
+if not record then return {'UNKNOWN'} end
+local state, recorded, seen, rest = string.match(record, '^(%a) (%d+) (%d+) (.*)$')
+recorded = tonumber(recorded)
+if state ~= 'o' then return {'CLOSED', recorded} end
+if recorded < base then return {'REGRESS', recorded} end
+if seq <= recorded then return {'STALE', recorded} end
+
+local call, pcall = redis.call, redis.pcall
+local plus, minus = actor .. '+', actor .. '-'
+local reply = {'OK', seq}
+
+-- Known items are read before anything is written: a missing slot must refuse the whole flush, so that the recorded
+-- number never stands for a total that is not there.
+local first_known = counts[1] + counts[2] + 1
+local last_known = first_known + counts[3] + counts[4] - 1
+local olds, missing = {}, nil
+local field, turn = plus, first_known + counts[3]
+for i = first_known, last_known do
+  if i == turn then field = minus end
+  local old = pcall('HGET', KEYS[i + 1], field)
+  if not old then
+    missing = missing or {'MISSING'}
+    missing[#missing + 1] = i
+  else
+    olds[i] = old
+  end
+end
+if missing then return missing end
+
+local issued = tonumber(call('HGET', registry, 'n')) + 1
+local dot, dot_used = call('HGET', registry, 'g') .. '.' .. string.format('%.0f', issued), 0
+
+local function refuse(i, err)
+  reply[#reply + 1] = i
+  reply[#reply + 1] = err.err or err
+end
+
+local function less(a, b)
+  return #a < #b or (#a == #b and a < b)
+end
+
+-- A shard without a slot of ours is mostly a new one, or mostly not: asking for a group of them costs one command, and
+-- spares every member of a group that is all new, or all there, its second one.
+local GROUP = 250
+for first = 1, first_known - 1, GROUP do
+  local last = math.min(first + GROUP, first_known) - 1
+  local there = call('EXISTS', unpack(KEYS, first + 1, last + 1))
+  for i = first, last do
+    local key, total = KEYS[i + 1], ARGV[i + 10]
+    field = i > counts[1] and minus or plus
+    if there == 0 then
+      call('HSET', key, field, total, 'd', dot)
+      dot_used = 1
+    else
+      local new = pcall('HSETNX', key, field, total)
+      if new == 1 then
+        if there <= last - first then dot_used = dot_used + call('HSETNX', key, 'd', dot) end
+      elseif new == 0 then
+        if less(call('HGET', key, field), total) then call('HSET', key, field, total) end
+      else
+        refuse(i, new)
+      end
+    end
+  end
+end
+field = plus
+for i = first_known, last_known do
+  if i == turn then field = minus end
+  local old, total = olds[i], ARGV[i + 10]
+  if type(old) == 'table' then
+    refuse(i, old)
+  elseif less(old, total) then
+    call('HSET', KEYS[i + 1], field, total)
+  end
+end
+local v = last_known + 11
+field = plus
+local floored = last_known + counts[5] + counts[6]
+for i = last_known + 1, floored do
+  if i > last_known + counts[5] then field = minus end
+  local key, total = KEYS[i + 1], ARGV[v]
+  local new = pcall('HSETNX', key, field, total)
+  if new == 1 then
+    call('HSET', key, '~' .. field, ARGV[v + 1])
+    dot_used = dot_used + call('HSETNX', key, 'd', dot)
+  elseif new == 0 then
+    if less(call('HGET', key, field), total) then call('HSET', key, field, total) end
+  else
+    refuse(i, new)
+  end
+  v = v + 2
+end
+for i = floored + 1, items do
+  local key, shards = KEYS[i + 1], ARGV[v]
+  local new = pcall('HSETNX', key, 'k', shards)
+  if new == 1 then
+    dot_used = dot_used + call('HSETNX', key, 'd', dot)
+  elseif new == 0 then
+    if less(call('HGET', key, 'k'), shards) then call('HSET', key, 'k', shards) end
+  else
+    refuse(i, new)
+  end
+  v = v + 1
+end
+
+local record = 'o ' .. string.format('%.0f', seq) .. ' ' .. call('TIME')[1] .. ' ' .. rest
+if dot_used > 0 then
+  call('HSET', registry, actor, record, 'n', string.format('%.0f', issued))
+else
+  call('HSET', registry, actor, record)
+end
+return reply

@@ -1,0 +1,1 @@
+"""What is true: values in, values out. No I/O, no clock, no chance."""

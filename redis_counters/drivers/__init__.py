@@ -1,0 +1,1 @@
+"""Doing it: the only code that waits, sends, reads a clock or a random number."""

@@ -1,0 +1,74 @@
+"""The errors of redis-counters. Each answers three questions: whose fault, was it applied, may I repeat it?
+
+=================  ==========================  =========================================  =========================
+error              whose fault                 applied?                                   repeat?
+=================  ==========================  =========================================  =========================
+UsageError         the caller's                no, nothing was sent                       no, correct the call
+Refused            what Redis holds or allows  no, nothing changed                        after the cause is removed
+Unavailable        the server or the network   not as far as is known; kept and retried   not needed; doing it is safe
+OutcomeUnknown     the network                 perhaps                                    not safe
+=================  ==========================  =========================================  =========================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+__all__ = [
+    "CounterError",
+    "NotPermitted",
+    "OutcomeUnknown",
+    "Overflow",
+    "Refused",
+    "SchemaMismatch",
+    "Unavailable",
+    "UsageError",
+    "WrongType",
+]
+
+
+class CounterError(Exception):
+    """Whatever this library raises, except the built-in TypeError for an argument of the wrong type."""
+
+
+class UsageError(CounterError, ValueError):
+    """The caller's mistake: nothing was sent, nothing changed."""
+
+
+class Refused(CounterError):
+    """Redis, or what it holds, said no: nothing changed. ``counter`` names the counter concerned, if it was one."""
+
+    def __init__(self, message: str, *, counter: bytes | None = None) -> None:
+        super().__init__(message)
+        self.counter = counter
+
+
+class Overflow(Refused):
+    """The own slot of a counter would leave the range of int64; the amount was not counted, earlier ones stay."""
+
+
+class WrongType(Refused):
+    """A key of this counter holds something that is not a counter; its increments are kept, not applied."""
+
+
+class NotPermitted(Refused):
+    """The user of this connection may not run a command that is needed; the message names it."""
+
+
+class SchemaMismatch(Refused):
+    """The namespace was made by a version, or with a setting, that does not go with this one."""
+
+
+class Unavailable(CounterError):
+    """Not applied as far as is known; what was buffered is kept and sent again by itself, without counting twice.
+
+    ``pending``: what is not acknowledged, amount per counter name (str where the name is UTF-8, else bytes).
+    """
+
+    def __init__(self, message: str, *, pending: Mapping[str | bytes, int] | None = None) -> None:
+        super().__init__(message)
+        self.pending: dict[str | bytes, int] = dict(pending or {})
+
+
+class OutcomeUnknown(CounterError):
+    """May have been applied, and nothing protects a repetition."""

@@ -1,0 +1,1 @@
+"""What to do: decides, never acts (sans-I/O)."""
