@@ -1,0 +1,223 @@
+"""What one Redis hash means: a shard of a counter, as pure values.
+
+A shard is a PN-counter with two additions, both of them per sign (a `Half`):
+
+* **floors**: of an actor's slot, that much does not count any more, because it was deleted; the slot stays cumulative;
+* a **base**: what folding gathered from the slots of actors that are gone.
+
+The value is base + (slots - floors) of the plus half, minus the same of the minus half.
+
+==================  =====================================================================================
+field               holds
+==================  =====================================================================================
+``G.N.OWN+ -``      slot of actor ``G.N.OWN`` (generation, number, part of its owner token)
+``~G.N.OWN+ -``     floor under that slot
+``+ -  1+ 1- ...``  base; several fields, because each one must stay within int64
+``d``               dot: the mark of this hash's creation, generation.number
+``k``               how many shards the counter has; shard 0 only
+with ``@``          ignored: entries of other regions
+any other           ignored: left for later versions, which must not end such a field in ``+`` or ``-``
+==================  =====================================================================================
+
+There is **no merge of two slot maps** here, because none would be a least upper bound. Folding moves counts from a slot
+to the base and deletion takes both away, so of two copies of one hash either may be the later one, field by field, and
+their element-wise maximum counts a folded slot twice. What does merge is one slot with what its actor tells
+(`raise_slots`); that a folded actor tells nothing any more is the registry's business, and is checked before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
+
+from redis_counters.errors import UsageError
+
+__all__ = ["INT64_MAX", "Half", "Sign", "SlotMap", "Tally", "fold", "format_fields", "parse", "raise_slots", "tally"]
+
+Sign = Literal["+", "-"]
+
+INT64_MAX = 2**63 - 1
+
+_PLUS, _MINUS, _TILDE, _AT = b"+-~@"
+
+
+@dataclass(frozen=True, slots=True)
+class Half:
+    """One sign of a slot map; everything in it counts in the same direction.
+
+    An absent slot is not a slot of 0. A floor lies under a slot, and is at most as high.
+    """
+
+    slots: Mapping[bytes, int] = field(default_factory=dict)
+    floors: Mapping[bytes, int] = field(default_factory=dict)
+    base: int = 0
+
+    @property
+    def value(self) -> int:
+        """What this half contributes, without its sign."""
+        return self.base + sum(self.slots.values()) - sum(self.floors.values())
+
+
+@dataclass(frozen=True, slots=True)
+class SlotMap:
+    """The content of one shard."""
+
+    plus: Half = Half()
+    minus: Half = Half()
+    dot: bytes | None = None
+    shards: int = 1
+
+    @property
+    def value(self) -> int:
+        """What this shard contributes to its counter; exact, also beyond int64."""
+        return self.plus.value - self.minus.value
+
+    @property
+    def actors(self) -> frozenset[bytes]:
+        """Whoever has a slot here."""
+        return frozenset(self.plus.slots) | frozenset(self.minus.slots)
+
+
+class Tally(NamedTuple):
+    """What a reader needs of a shard. A NamedTuple, because making a frozen dataclass takes as long as two fields."""
+
+    foreign: int
+    """Signed sum of all that is not a slot or a floor of an own actor."""
+    own: dict[bytes, int]
+    """Slots and floors of own actors as they are stored, by field name."""
+    shards: int
+    """How many shards the counter has, as far as this shard tells; else 1."""
+
+
+def raise_slots(state: SlotMap, actor: bytes, sign: Sign, total: int, acknowledged: int = 0) -> SlotMap:
+    """The actor's slot is at least ``total``; of a slot that was missing, only what exceeds ``acknowledged`` counts.
+
+    Idempotent: a copy of an old call changes nothing. Meant for actors that are not folded.
+    Raises: UsageError unless 0 <= acknowledged <= total.
+    """
+    if not 0 <= acknowledged <= total:
+        raise UsageError(f"a total of {total} of which {acknowledged} were acknowledged")
+    half = _half(state, sign)
+    if actor in half.slots:
+        if half.slots[actor] >= total:
+            return state
+        return _with_half(state, sign, replace(half, slots={**half.slots, actor: total}))
+    # Deleted under us: what had been acknowledged was there to be deleted, the rest was not.
+    floors = {**half.floors, actor: acknowledged} if acknowledged else half.floors
+    return _with_half(state, sign, replace(half, slots={**half.slots, actor: total}, floors=floors))
+
+
+def fold(state: SlotMap, actor: bytes) -> SlotMap:
+    """The actor's slots are in the base, less their floors, and are gone; the value is the same. Idempotent."""
+    return replace(state, plus=_fold_half(state.plus, actor), minus=_fold_half(state.minus, actor))
+
+
+def tally(fields: Mapping[bytes, bytes], own: Collection[bytes] = ()) -> Tally:
+    """What these fields count, split in what is the own actors' and what is not.
+
+    ``own`` names each actor once. Without any, ``foreign`` is `parse(fields).value`. Every read that asks Redis comes
+    through here, so it is one plain loop: `parse` takes four times as long.
+
+    Cost: O(fields + own actors); 0.2 microseconds a field.
+    Raises: ValueError, naming the field, for a count that is not a decimal.
+    """
+    foreign = 0
+    shards = 1
+    for name, raw in fields.items():
+        if _AT in name or not name:
+            continue
+        last = name[-1]
+        if last == _PLUS:
+            count = int(raw) if raw.isdigit() else _count(name, raw)
+            if name[0] != _TILDE:
+                foreign += count
+            else:
+                foreign -= count
+        elif last == _MINUS:
+            count = int(raw) if raw.isdigit() else _count(name, raw)
+            if name[0] != _TILDE:
+                foreign -= count
+            else:
+                foreign += count
+        elif name == b"k":
+            shards = _count(name, raw)
+    # Own actors are few: taking theirs out again is cheaper than cutting the actor out of every field's name.
+    mine: dict[bytes, int] = {}
+    for actor in own:
+        for name, direction in ((actor + b"+", 1), (actor + b"-", -1)):
+            if name in fields:
+                mine[name] = count = int(fields[name])
+                foreign -= direction * count
+            floor = b"~" + name
+            if floor in fields:
+                mine[floor] = count = int(fields[floor])
+                foreign += direction * count
+    return Tally(foreign, mine, shards)
+
+
+def parse(fields: Mapping[bytes, bytes]) -> SlotMap:
+    """The slot map that these fields are. For inspection; a read takes `tally`.
+
+    Raises: ValueError, naming the field, for a count that is not a decimal.
+    """
+    slots: dict[int, dict[bytes, int]] = {_PLUS: {}, _MINUS: {}}
+    floors: dict[int, dict[bytes, int]] = {_PLUS: {}, _MINUS: {}}
+    base = {_PLUS: 0, _MINUS: 0}
+    for name, raw in fields.items():
+        if _AT in name or not name.endswith((b"+", b"-")):
+            continue
+        sign, stem, count = name[-1], name[:-1], _count(name, raw)
+        if stem.startswith(b"~"):
+            floors[sign][stem[1:]] = count
+        elif b"." in stem:
+            slots[sign][stem] = count
+        else:
+            base[sign] += count
+    return SlotMap(
+        plus=Half(slots[_PLUS], floors[_PLUS], base[_PLUS]),
+        minus=Half(slots[_MINUS], floors[_MINUS], base[_MINUS]),
+        dot=fields.get(b"d"),
+        shards=_count(b"k", fields[b"k"]) if b"k" in fields else 1,
+    )
+
+
+def format_fields(state: SlotMap) -> dict[bytes, bytes]:
+    """Fields that `parse` turns into this slot map again; no base field of them exceeds int64."""
+    fields: dict[bytes, bytes] = {}
+    for sign, half in ((b"+", state.plus), (b"-", state.minus)):
+        for actor, total in half.slots.items():
+            fields[actor + sign] = b"%d" % total
+        for actor, floor in half.floors.items():
+            fields[b"~" + actor + sign] = b"%d" % floor
+        rest, number = half.base, 0
+        while rest:
+            part = min(rest, INT64_MAX)
+            fields[(b"%d" % number if number else b"") + sign] = b"%d" % part
+            rest, number = rest - part, number + 1
+    if state.dot is not None:
+        fields[b"d"] = state.dot
+    if state.shards != 1:
+        fields[b"k"] = b"%d" % state.shards
+    return fields
+
+
+def _half(state: SlotMap, sign: Sign) -> Half:
+    return state.plus if sign == "+" else state.minus
+
+
+def _with_half(state: SlotMap, sign: Sign, half: Half) -> SlotMap:
+    return replace(state, plus=half) if sign == "+" else replace(state, minus=half)
+
+
+def _fold_half(half: Half, actor: bytes) -> Half:
+    moved = half.slots.get(actor, 0) - half.floors.get(actor, 0)
+    slots = {other: total for other, total in half.slots.items() if other != actor}
+    floors = {other: floor for other, floor in half.floors.items() if other != actor}
+    return Half(slots, floors, half.base + moved)
+
+
+def _count(name: bytes, raw: bytes) -> int:
+    if not raw.isdigit():
+        raise ValueError(f"field {name!r} holds {raw[:40]!r}, which is not a count")
+    return int(raw)
