@@ -63,8 +63,8 @@ class Half:
 class SlotMap:
     """The content of one shard."""
 
-    plus: Half = Half()
-    minus: Half = Half()
+    plus: Half = field(default_factory=Half)
+    minus: Half = field(default_factory=Half)
     dot: bytes | None = None
     shards: int = 1
 

@@ -1,0 +1,65 @@
+"""A counter that goes up and down: two that only grow, one for what was added and one for what was taken away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from redis_counters.crdt.gcounter import GCounter
+
+__all__ = ["PNCounter"]
+
+
+@dataclass(frozen=True, slots=True)
+class PNCounter:
+    """What was added, and what was taken away; each only grows, so each merges by maximum. Their difference does not.
+
+    The value is any int; a replica that has not heard of everything may be off in either direction. Amounts are never
+    negative: to count down is an operation of its own.
+
+    Cost: every operation is O(slots).
+    Raises: as `GCounter`.
+    Source: Shapiro et al., "A comprehensive study of Convergent and Commutative Replicated Data Types" (2011), 3.1.3.
+    """
+
+    plus: GCounter = field(default_factory=GCounter)
+    minus: GCounter = field(default_factory=GCounter)
+
+    @classmethod
+    def bottom(cls) -> PNCounter:
+        """Nothing counted by anyone."""
+        return cls()
+
+    @property
+    def value(self) -> int:
+        """What was added less what was taken away, as far as this state knows."""
+        return self.plus.value - self.minus.value
+
+    def increment(self, actor: bytes, amount: int = 1) -> PNCounter:
+        """The actor has added ``amount`` more."""
+        return replace(self, plus=self.plus.increment(actor, amount))
+
+    def decrement(self, actor: bytes, amount: int = 1) -> PNCounter:
+        """The actor has taken ``amount`` more away."""
+        return replace(self, minus=self.minus.increment(actor, amount))
+
+    def increment_delta(self, actor: bytes, amount: int = 1) -> PNCounter:
+        """What `increment` would change, alone: one slot."""
+        return PNCounter(plus=self.plus.delta(actor, amount))
+
+    def decrement_delta(self, actor: bytes, amount: int = 1) -> PNCounter:
+        """What `decrement` would change, alone: one slot."""
+        return PNCounter(minus=self.minus.delta(actor, amount))
+
+    def merge(self, other: PNCounter, /) -> PNCounter:
+        """Of each slot of either sign, the larger."""
+        return PNCounter(self.plus.merge(other.plus), self.minus.merge(other.minus))
+
+    def __le__(self, other: PNCounter, /) -> bool:
+        """Whether no slot of either sign is above the other's."""
+        return self.plus <= other.plus and self.minus <= other.minus
+
+    def decompose(self) -> Iterator[PNCounter]:
+        """One state for each slot: one for each actor and sign."""
+        yield from (PNCounter(plus=part) for part in self.plus.decompose())
+        yield from (PNCounter(minus=part) for part in self.minus.decompose())
