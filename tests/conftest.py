@@ -1,0 +1,86 @@
+"""Real servers: ``server`` runs a test on every kind at hand, ``any_server`` on one, ``private_server`` on its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.servers import REQUIRED, Kind, RealServer, kinds, missing
+
+NO_SERVER = "no server: neither redis-server nor valkey-server on PATH, and none of the wheels with one is installed"
+
+
+def pytest_sessionstart() -> None:
+    """Fail at once if a required server is not here, instead of skipping what would have used it."""
+    absent = missing(os.environ.get(REQUIRED, ""), [kind.name for kind in kinds()])
+    if absent:
+        raise pytest.UsageError(f"{REQUIRED}: not found: {', '.join(absent)}; found: {_found()}")
+
+
+def pytest_report_header() -> str:
+    return f"servers: {_found()}"
+
+
+def _found() -> str:
+    return ", ".join(f"{kind.name} ({kind.binary})" for kind in kinds()) or "none"
+
+
+@pytest.fixture(scope="session")
+def _running() -> Iterator[Callable[[Kind], RealServer]]:
+    """One server a kind for the whole session, started when first asked for."""
+    servers: dict[str, RealServer] = {}
+
+    def get(kind: Kind) -> RealServer:
+        if kind.name not in servers:
+            servers[kind.name] = RealServer.start(kind)
+        return servers[kind.name]
+
+    yield get
+    for server in servers.values():
+        server.stop()
+
+
+def _emptied(server: RealServer) -> Iterator[RealServer]:
+    server.client().flushall()
+    yield server
+    server.disconnect()
+
+
+@pytest.fixture(
+    params=[pytest.param(kind, id=kind.name) for kind in kinds()]
+    or [pytest.param(None, id="none", marks=pytest.mark.skip(reason=NO_SERVER))]
+)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """Every kind of server at hand, one after the other."""
+    found: Kind = request.param
+    return found
+
+
+@pytest.fixture
+def any_kind() -> Kind:
+    """One kind, for tests where it does not matter which."""
+    if not kinds():
+        pytest.skip(NO_SERVER)
+    return kinds()[0]
+
+
+@pytest.fixture
+def server(kind: Kind, _running: Callable[[Kind], RealServer]) -> Iterator[RealServer]:
+    """An empty server of every kind; shared by the session, so it must be left running."""
+    yield from _emptied(_running(kind))
+
+
+@pytest.fixture
+def any_server(any_kind: Kind, _running: Callable[[Kind], RealServer]) -> Iterator[RealServer]:
+    """An empty server of one kind; shared by the session, so it must be left running."""
+    yield from _emptied(_running(any_kind))
+
+
+@pytest.fixture
+def private_server(any_kind: Kind) -> Iterator[RealServer]:
+    """A fresh server for one test, which may pause, kill and restart it."""
+    server = RealServer.start(any_kind)
+    yield server
+    server.stop()
