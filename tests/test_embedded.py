@@ -178,6 +178,15 @@ def test_stop_ends_it_removes_its_directory_and_may_be_repeated(any_kind: Kind) 
     assert not socket_of(server.url).parent.exists()
 
 
+def test_stop_removes_its_directory_whatever_the_path_variable_holds(
+    any_kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    server = EmbeddedServer.start(any_kind.binary)
+    server.stop()
+    assert not socket_of(server.url).parent.exists()
+
+
 def test_stop_ends_a_frozen_server(any_kind: Kind) -> None:
     server = EmbeddedServer.start(any_kind.binary)
     with connected(server.url) as connection:

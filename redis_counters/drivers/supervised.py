@@ -28,6 +28,7 @@ exec >/dev/null
 read -r _
 kill -9 $!
 wait
+PATH=/usr/bin:/bin:$PATH
 rm -rf -- "$directory"
 """
 _KILL_TIMEOUT = 10.0

