@@ -1,0 +1,95 @@
+"""Cases from papers and from other implementations, played by the bare algebra.
+
+A case is a line of ``tests/cases/pncounter_cases.jsonl``: steps in order, on states of replicas that hear of nothing
+but by a step. ``merge a b``: b hears a. ``snap a tag``, ``deliver tag b``: the same with a copy that may be old.
+``restore a tag name``: a's store falls back to a copy (null: to nothing), and goes on under a new name if one is given.
+``settle``: everybody hears everybody. ``error [step]``: the step is refused. ``load``, ``state``: raw states.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redis_counters.crdt.gcounter import GCounter
+from redis_counters.crdt.pncounter import PNCounter
+from redis_counters.errors import UsageError
+
+CASES = [
+    json.loads(line)
+    for line in (Path(__file__).parent.parent / "cases" / "pncounter_cases.jsonl").read_text().splitlines()
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
+def test_case(case: dict[str, Any]) -> None:
+    """Every assertion of the case holds, and so does what it expects at the end."""
+    player = Player(case["kind"], case["replicas"])
+    for op, *arguments in case["steps"]:
+        getattr(player, op)(*arguments)
+    for replica, value in case["expect"]["value"].items():
+        player.value(replica, value)
+    if "converged" in case["expect"]:
+        assert (len(set(player.states.values())) == 1) == case["expect"]["converged"]
+
+
+class Player:
+    """A method for each step of the case language. A G-counter plays as a PN-counter that refuses to count down."""
+
+    def __init__(self, kind: str, replicas: list[str]) -> None:
+        self.only_grows = kind == "gcounter"
+        self.states = dict.fromkeys(replicas, PNCounter())
+        self.actors = {replica: replica.encode() for replica in replicas}
+        self.copies: dict[str | None, PNCounter] = {None: PNCounter()}
+
+    def inc(self, replica: str, amount: int) -> None:
+        self.states[replica] = self.states[replica].increment(self.actors[replica], amount)
+
+    def dec(self, replica: str, amount: int) -> None:
+        state, actor = self.states[replica], self.actors[replica]
+        if self.only_grows:
+            state.plus.increment(actor, -amount)
+        self.states[replica] = state.decrement(actor, amount)
+
+    def merge(self, source: str, to: str) -> None:
+        self.states[to] = self.states[to].merge(self.states[source])
+
+    def snap(self, replica: str, tag: str) -> None:
+        self.copies[tag] = self.states[replica]
+
+    def deliver(self, tag: str, to: str) -> None:
+        self.states[to] = self.states[to].merge(self.copies[tag])
+
+    def restore(self, replica: str, tag: str | None, name: str | None = None) -> None:
+        self.states[replica] = self.copies[tag]
+        self.actors[replica] = (name or replica).encode()
+
+    def settle(self) -> None:
+        for _ in range(2):
+            for source in self.states:
+                for to in self.states:
+                    self.merge(source, to)
+
+    def error(self, step: list[Any]) -> None:
+        before = dict(self.states)
+        op, *arguments = step
+        with pytest.raises(UsageError):
+            getattr(self, op)(*arguments)
+        assert self.states == before
+
+    def value(self, replica: str, value: int) -> None:
+        assert self.states[replica].value == value
+
+    def load(self, replica: str, raw: dict[str, dict[str, int]]) -> None:
+        self.states[replica] = _state(raw)
+
+    def state(self, replica: str, raw: dict[str, dict[str, int]]) -> None:
+        assert self.states[replica] == _state(raw)
+
+
+def _state(raw: dict[str, dict[str, int]]) -> PNCounter:
+    plus, minus = ({actor.encode(): total for actor, total in raw[half].items()} for half in ("p", "n"))
+    return PNCounter(GCounter(plus), GCounter(minus))
