@@ -214,7 +214,7 @@ def test_stop_ends_it_even_if_its_supervisor_was_killed(any_kind: Kind) -> None:
 
 
 PARENT = """
-import os, pathlib, sys, time
+import os, pathlib, sys
 from redis_counters.drivers.embedded import EmbeddedServer
 server = EmbeddedServer.start(pathlib.Path(sys.argv[1]))
 """
@@ -248,7 +248,7 @@ def test_it_ends_when_its_process_is_killed(any_kind: Kind) -> None:
 
 
 def test_a_forked_child_does_not_keep_it_alive(any_kind: Kind) -> None:
-    fork = "if os.fork() == 0:\n    os.close(1)\n    time.sleep(20)\n    os._exit(0)\n"
+    fork = "if os.fork() == 0:\n    os.close(1)\n    sys.stdin.read()\n    os._exit(0)\n"
     with parent(any_kind, fork + WAIT) as (process, url), connected(url) as connection:
         process.kill()
         assert closed_by_peer(connection)
