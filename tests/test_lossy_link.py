@@ -17,46 +17,23 @@ import redis.asyncio
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from redis_counters.drivers.embedded import EmbeddedServer
 from redis_counters.errors import UsageError
 from redis_counters.testing import LossyLink, _Frames
+from tests.servers import RealServer
 
 INCRBY = "INCRBY"  # what redis-py sends for incr()
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a server of this module's own, on a unix socket."""
-    path = tmp_path_factory.mktemp("link") / "redis.sock"
-    process = subprocess.Popen(
-        ["redis-server", "--port", "0", "--unixsocket", str(path), "--save", "", "--appendonly", "no"],
-        stdout=subprocess.DEVNULL,
-    )
-    try:
-        yield f"unix://{path}?db=3"
-    finally:
-        process.terminate()
-        process.wait(timeout=10)
+@pytest.fixture
+def direct(any_server: RealServer) -> redis.Redis:
+    """A client that goes round the link."""
+    return any_server.client(db=3)
 
 
 @pytest.fixture
-def direct(server: str) -> Iterator[redis.Redis]:
-    """A client that goes round the link, on an empty database."""
-    client = redis.Redis.from_url(server)
-    for _ in range(200):
-        try:
-            client.flushdb()
-            break
-        except redis.ConnectionError:
-            time.sleep(0.02)
-    else:
-        pytest.fail("the server did not start")
-    yield client
-    client.close()
-
-
-@pytest.fixture
-def link(server: str, direct: redis.Redis) -> Iterator[LossyLink]:
-    with LossyLink(server) as link:
+def link(any_server: RealServer) -> Iterator[LossyLink]:
+    with LossyLink(f"redis://{any_server.host}:{any_server.port}/3") as link:
         yield link
 
 
@@ -66,9 +43,9 @@ def through(link: LossyLink, *, retries: int = 3, protocol: int = 3) -> redis.Re
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
-def test_without_a_fault_nothing_changes(link: LossyLink, direct: redis.Redis, protocol: int) -> None:
+def test_without_a_fault_nothing_changes(server: RealServer, protocol: int) -> None:
     """Every type of reply, large values, pipelines and scripts pass; every command is forwarded once."""
-    with through(link, protocol=protocol) as client:
+    with LossyLink(server.url) as link, through(link, protocol=protocol) as client:
         big = bytes(range(256)) * 4000
         assert client.set("big", big)
         assert client.get("big") == big
@@ -94,9 +71,16 @@ def test_without_a_fault_nothing_changes(link: LossyLink, direct: redis.Redis, p
         assert client.zscore("z", "a") == 1.5
         with pytest.raises(redis.ResponseError, match="not an integer"):
             client.incr("big")
-    assert direct.get("n") == b"100"
+    assert server.client().get("n") == b"100"
     assert link.commands[INCRBY] == 100 + 5000 + 1
     assert (link.dropped, link.cut) == (0, 0)
+
+
+def test_the_way_to_the_server_may_be_a_unix_socket() -> None:
+    with EmbeddedServer.start() as server, LossyLink(f"{server.url}?db=2") as link, through(link) as client:
+        assert client.incr("n") == 1
+        with redis.Redis.from_url(server.url, db=2) as direct:
+            assert direct.get("n") == b"1"
 
 
 def test_asyncio_clients_pass_too(link: LossyLink, direct: redis.Redis) -> None:
@@ -175,9 +159,9 @@ def test_what_was_forwarded_is_applied_even_after_the_connection_is_gone(link: L
     assert link.dropped == 3
 
 
-def test_the_same_seed_loses_the_same_replies(server: str, direct: redis.Redis) -> None:
+def test_the_same_seed_loses_the_same_replies(any_server: RealServer) -> None:
     def lost(seed: int) -> list[int]:
-        with LossyLink(server) as link, through(link, retries=0) as client:
+        with LossyLink(any_server.url) as link, through(link, retries=0) as client:
             link.drop_reply(probability=0.2, seed=seed, commands={"PING"})
 
             def fails() -> bool:
