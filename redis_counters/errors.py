@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 __all__ = [
+    "BufferFull",
     "CounterError",
     "NotPermitted",
     "OutcomeUnknown",
@@ -68,6 +69,10 @@ class Unavailable(CounterError):
     def __init__(self, message: str, *, pending: Mapping[str | bytes, int] | None = None) -> None:
         super().__init__(message)
         self.pending: dict[str | bytes, int] = dict(pending or {})
+
+
+class BufferFull(Unavailable):
+    """`max_pending` names wait for Redis already: this call was not counted, it may be repeated later."""
 
 
 class OutcomeUnknown(CounterError):

@@ -1,0 +1,23 @@
+--[[
+actor_close: the actor takes no more flushes; its slots may be folded.
+
+KEYS   1 registry   hash
+ARGV   1 actor
+       2 base       the highest number the owner saw acknowledged
+REPLY  OK seq        closed, now or before
+       FOLDED seq    was folded already
+       REGRESS seq   nothing written: acknowledged flushes are missing, a fail-over lost them
+       UNKNOWN       nothing written: no such actor
+ERROR  BADARG ...    nothing written
+COST   O(1); 2 commands
+]]
+local registry, actor, base = KEYS[1], ARGV[1], tonumber(ARGV[2])
+if not base then return redis.error_reply('BADARG actor_close: base is no number') end
+local record = redis.call('HGET', registry, actor)
+if not record then return {'UNKNOWN'} end
+local state, recorded, rest = string.match(record, '^(%a) (%d+) (.*)$')
+local seq = tonumber(recorded)
+if state == 'f' then return {'FOLDED', seq} end
+if seq < base then return {'REGRESS', seq} end
+if state == 'o' then redis.call('HSET', registry, actor, 'c ' .. recorded .. ' ' .. rest) end
+return {'OK', seq}

@@ -1,0 +1,7 @@
+"""``python -m redis_counters.cli``."""
+
+from __future__ import annotations
+
+from redis_counters.cli import main
+
+main()

@@ -1,0 +1,118 @@
+"""The commands put together, and the one place that turns an exception into a line and an exit code."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from inspect import cleandoc
+from typing import Annotated, Any
+
+import redis
+import typer
+
+import redis_counters
+from redis_counters.cli import options, output
+from redis_counters.cli.bench import bench
+from redis_counters.cli.count import count
+from redis_counters.cli.demo import demo
+from redis_counters.cli.examine import doctor
+from redis_counters.cli.inspection import inspect
+from redis_counters.cli.values import get, incr
+from redis_counters.errors import CounterError, UsageError
+
+PROGRAM = "redis-counters"
+OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+
+app = typer.Typer(
+    name=PROGRAM,
+    help="Exact counters on Redis and Valkey: count, read, look inside, check the server.",
+    epilog="Exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted. 'redis-counters COMMAND --help' tells more.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _add(command: Callable[..., None], **settings: Any) -> None:
+    """Make a function a command. Its docstring is the help: one line a paragraph, for typer keeps line breaks."""
+    paragraphs = cleandoc(command.__doc__ or "").split("\n\n")
+    app.command(help="\n\n".join(" ".join(text.split()) for text in paragraphs), context_settings=settings)(command)
+
+
+_add(count)
+_add(get)
+_add(incr, ignore_unknown_options=True)  # a negative amount looks like an option
+_add(inspect)
+_add(doctor)
+_add(bench)
+_add(demo)
+
+
+def show_version(wanted: bool) -> None:
+    """Print the version and end."""
+    if wanted:
+        print(f"{PROGRAM} {redis_counters.__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def common(
+    context: typer.Context,
+    url: Annotated[
+        str | None, typer.Option("--url", envvar=options.URL_VARIABLE, show_envvar=False, hidden=True)
+    ] = None,
+    namespace: Annotated[str | None, typer.Option("--namespace", hidden=True)] = None,
+    as_json: Annotated[bool, typer.Option("--json", hidden=True)] = False,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    given = {"url": url, "namespace": namespace, "as_json": as_json or None}
+    defaults = {name: value for name, value in given.items() if value is not None}
+    context.default_map = dict.fromkeys(
+        (command.callback.__name__ for command in app.registered_commands if command.callback), defaults
+    )
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+        raise typer.Exit(USAGE)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code. A failure is one line on standard error, never a traceback."""
+    # What the library logs is told by the error in the end; on the terminal it would stand beside it.
+    logging.getLogger("redis_counters").addHandler(logging.NullHandler())
+    try:
+        code = app(args=list(arguments), prog_name=PROGRAM, standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else OK
+    except BrokenPipeError:
+        _forget_stdout()
+        return FAILED
+    except (UsageError, typer.BadParameter) as error:
+        return _failed(error, USAGE)
+    except (CounterError, redis.RedisError, OSError) as error:
+        return _failed(error, FAILED)
+    except (KeyboardInterrupt, typer.Abort):
+        output.complain("interrupted")
+        return INTERRUPTED
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        return _failed(error, USAGE)
+
+
+def _failed(error: Exception, code: int) -> int:
+    # The errors of the command-line parser, whose class typer does not export, tell their message by a method.
+    text = error.format_message() if hasattr(error, "format_message") else str(error)
+    output.complain(" ".join(text.split()) or type(error).__name__)
+    return code
+
+
+def _forget_stdout() -> None:
+    """Let the interpreter's last flush go nowhere: the reader of the pipe is gone and that is no error."""
+    import os
+
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)

@@ -1,0 +1,159 @@
+"""``bench``: how fast the user's own server counts, by INCR and by redis-counters, side by side in a few seconds."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Annotated
+
+import redis
+import typer
+
+from redis_counters import Counters
+from redis_counters.cli import options, output
+from redis_counters.protocol.keys import DEFAULT_BUCKETS, KeySpace, meta_key, namespace_bytes
+
+PIPELINE = 1000
+MOST_DISTINCT = 50_000  # names, so that the scratch keys stay few
+_CHUNK = 1000  # keys removed by one command
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """So many increments took so long, until all of them were in Redis; and what Redis holds."""
+
+    what: str
+    increments: int
+    seconds: float
+    found: int
+
+    @property
+    def rate(self) -> float:
+        """Increments per second."""
+        return self.increments / self.seconds
+
+
+def bench(
+    url: options.Url = options.DEFAULT_URL,
+    namespace: options.Namespace = options.DEFAULT_NAMESPACE,
+    seconds: Annotated[float, typer.Option("--seconds", min=0.05, max=60, help="For each way of counting.")] = 1.0,
+    as_json: options.Json = False,
+) -> None:
+    """Compare INCR with redis-counters on your server: increments per second until they are in Redis, one process.
+
+    Counts in scratch keys beside the namespace and removes them. Exit code 1 if a result is not what was issued.
+    """
+    results = run(url, f"{namespace}-bench-{secrets.token_hex(4)}", seconds)
+    slowest = results[0].rate
+    if as_json:
+        rows = [asdict(r) | {"rate": r.rate, "times_incr": r.rate / slowest} for r in results]
+        output.print_json({"results": rows})
+    else:
+        columns = ["one process", "increments", "seconds", "per second", "times INCR"]
+        cells = [
+            (r.what, f"{r.increments:,}", f"{r.seconds:.2f}", f"{r.rate:,.0f}", f"{r.rate / slowest:,.1f}")
+            for r in results
+        ]
+        output.print_table("", columns, cells, numbers=columns[1:])
+    for r in results:
+        if r.found != r.increments:
+            output.complain(f"{r.what}: issued {r.increments:,}, found {r.found:,}")
+    if any(r.found != r.increments for r in results):
+        raise typer.Exit(1)
+
+
+def run(url: str, namespace: str, seconds: float) -> list[Result]:
+    """Measure the four ways of counting, each for about ``seconds``, in keys of this namespace, and remove these."""
+    scratch, distinct = namespace_bytes(namespace), [f"name:{number}" for number in range(MOST_DISTINCT)]
+    try:
+        with Counters.from_url(url, namespace=namespace) as counters, redis.Redis.from_url(url) as client:
+            counters.incr("warm")
+            counters.flush(timeout=10)
+            return [
+                _loop(client, f"{namespace}:loop", seconds),
+                _pipelines(client, f"{namespace}:pipeline", seconds),
+                _hot(counters, seconds),
+                _distinct(counters, distinct, seconds),
+            ]
+    finally:
+        with redis.Redis.from_url(url) as client:
+            _remove(client, _keys(scratch, [b"warm", b"hot", *(name.encode() for name in distinct)]))
+
+
+def _timed(what: str, seconds: float, step: Callable[[], int], finish: Callable[[], int]) -> Result:
+    """Repeat a step, which says how many increments it made, for so long; ``finish`` ends and reads them."""
+    begin, increments = time.perf_counter(), 0
+    while (made := step()) and time.perf_counter() - begin < seconds:
+        increments += made
+    found = finish()
+    return Result(what, increments + made, time.perf_counter() - begin, found)
+
+
+def _loop(client: redis.Redis, key: str, seconds: float) -> Result:
+    def step() -> int:
+        for _ in range(50):
+            client.incr(key)
+        return 50
+
+    return _timed("INCR, a loop of incr()", seconds, step, lambda: int(client.get(key) or 0))
+
+
+def _pipelines(client: redis.Redis, key: str, seconds: float) -> Result:
+    def step() -> int:
+        with client.pipeline(transaction=False) as pipe:
+            for _ in range(PIPELINE):
+                pipe.incr(key)
+            return len(pipe.execute())
+
+    return _timed(f"INCR, pipelines of {PIPELINE:,}", seconds, step, lambda: int(client.get(key) or 0))
+
+
+def _hot(counters: Counters, seconds: float) -> Result:
+    hot = counters.counter("hot")
+
+    def step() -> int:
+        for _ in range(1000):
+            hot.incr()
+        return 1000
+
+    def finish() -> int:
+        counters.flush(timeout=30)
+        return int(counters.get("hot", max_age=0))
+
+    return _timed("redis-counters, one hot name", seconds, step, finish)
+
+
+def _distinct(counters: Counters, names: list[str], seconds: float) -> Result:
+    rest, used = iter(names), 0
+
+    def step() -> int:
+        nonlocal used
+        made = 0
+        for made, name in enumerate(islice(rest, 500), 1):  # noqa: B007 - its last value is how many there were
+            counters.incr(name)
+        used += made
+        return made
+
+    def finish() -> int:
+        counters.flush(timeout=30)
+        return used
+
+    result = _timed("redis-counters, each name once", seconds, step, finish)
+    found = sum(counters.get_many(names[:used], max_age=0).values())
+    return Result(result.what, result.increments, result.seconds, found)
+
+
+def _keys(namespace: bytes, names: list[bytes]) -> Iterator[bytes]:
+    space = KeySpace(namespace, DEFAULT_BUCKETS)
+    yield from (namespace + b":loop", namespace + b":pipeline", meta_key(namespace))
+    yield from space.registries
+    for name in names:
+        yield space.shard_key(name, 0)[1]
+
+
+def _remove(client: redis.Redis, keys: Iterator[bytes]) -> None:
+    while chunk := list(islice(keys, _CHUNK)):
+        client.unlink(*chunk)

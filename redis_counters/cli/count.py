@@ -1,0 +1,100 @@
+"""``count``: every line of the input is a name, and is counted exactly once."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from redis_counters import Counters
+from redis_counters.cli import delivery, options, output, reading
+from redis_counters.cli.progress import REFRESH, Show, Tally, progress
+from redis_counters.cli.reading import Source
+from redis_counters.cli.stopping import Stop
+from redis_counters.errors import CounterError
+
+
+def count(
+    files: Annotated[
+        list[str] | None, typer.Argument(metavar="FILE", help="Files to read; '-' is standard input, the default.")
+    ] = None,
+    prefix: Annotated[str, typer.Option("--prefix", metavar="TEXT", help="Put this before every name.")] = "",
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0, metavar="SECONDS", help="How long to keep trying when Redis is away.")
+    ] = 60.0,
+    url: options.Url = options.DEFAULT_URL,
+    namespace: options.Namespace = options.DEFAULT_NAMESPACE,
+    as_json: options.Json = False,
+) -> None:
+    """Count the lines of files or of standard input: each line is the name of a counter.
+
+    A name is the line's bytes without the newline: nothing is trimmed or decoded, an empty line is a name, a carriage
+    return is a part of it, and a last line without newline counts. So the counts are those of 'sort | uniq -c', added
+    to what the counters held before.
+
+    Ctrl-C stops reading, brings what was counted to Redis and says how far it got; a second one gives up at once.
+    """
+    sources = reading.check([output.to_bytes(name) for name in files or ["-"]])
+    counters = Counters.from_url(url, namespace=namespace, max_pending=delivery.MAX_PENDING)
+    tally = Tally()
+    trouble: Exception | None = None
+    with Stop() as stop:
+        try:
+            counters.get(b"", max_age=0)  # a server that is away is told of before anything is read
+            with progress(sources) as show:
+                try:
+                    _count(sources, output.to_bytes(prefix), counters, tally, stop, show, timeout)
+                except OSError as error:
+                    trouble = error
+                delivery.deliver(counters, tally, stop, show, timeout)
+        finally:
+            delivery.give_up(counters)
+    if as_json:
+        output.print_json(_summary(tally, stop))
+    elif sys.stderr.isatty() and not stop and trouble is None:
+        output.complain(f"{tally.lines:,} lines, {tally.names} names, {tally.seconds:.1f} s, {tally.rate:,.0f} lines/s")
+    if trouble is not None:
+        reason = getattr(trouble, "strerror", None) or str(trouble)
+        raise CounterError(f"cannot read on: {reason}; counted and flushed {tally.position}") from trouble
+    if stop:
+        output.complain(f"interrupted; counted and flushed {tally.position}")
+        raise typer.Exit(stop.exit_code)
+
+
+def _count(
+    sources: Sequence[Source],
+    prefix: bytes,
+    counters: Counters,
+    tally: Tally,
+    stop: Stop,
+    show: Show,
+    patience: float,
+) -> None:
+    """Count until the end or a signal; afterwards ``tally`` says exactly which lines were counted."""
+    for source in sources:
+        tally.begin(source)
+        for lines, size in reading.blocks(source, stop, REFRESH):
+            names = Counter(lines)
+            if not delivery.make_room(counters, len(names), tally, stop, show, patience):
+                return
+            for name, times in names.items():
+                counters.incr(prefix + name, times)
+            tally.names.add(names)
+            tally.add(len(lines), size)
+            show(tally, counters.stats().flushed)
+        if stop:
+            return
+
+
+def _summary(tally: Tally, stop: Stop) -> dict[str, object]:
+    return {
+        "lines": tally.lines,
+        "names": int(tally.names),
+        "names_exact": tally.names.exact,
+        "bytes": tally.bytes,
+        "seconds": round(tally.seconds, 3),
+        "interrupted": bool(stop),
+    }

@@ -1,0 +1,202 @@
+"""``demo``: the same increments by plain INCR and by redis-counters, over links that lose replies, side by side."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+import redis
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Column, Table
+from rich.text import Text
+
+from redis_counters import Counters
+from redis_counters.cli import options, output
+from redis_counters.cli.demo_crew import Crew
+from redis_counters.cli.demo_worker import HOT, NAMESPACE, OTHERS, PLAIN
+from redis_counters.drivers.embedded import EmbeddedServer
+from redis_counters.errors import Unavailable
+from redis_counters.testing import LossyLink
+
+INTERRUPTED = 130
+PLAIN_LOSS = 1000  # of so many INCRs one reply is lost; redis-py sends INCRBY for incr()
+OUR_LOSS = 50  # of so many commands of redis-counters
+_REFRESH = 0.25  # seconds
+_FROZEN = 3.0  # seconds at most: redis-py itself gives up a connection after 5
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Increments of the hot name, of all other names, and on how many names a result is not what was issued."""
+
+    hot: int
+    others: int
+    wrong_names: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was issued, to both sides alike, and what each of them has in Redis at the end."""
+
+    issued: Side
+    incr: Side
+    ours: Side
+    incr_replies_lost: int
+    our_replies_lost: int
+    our_commands: int
+    errors: list[str]
+
+    @property
+    def exact(self) -> bool:
+        """Every name of ours holds what was issued, and no worker failed."""
+        return not self.errors and self.ours == self.issued
+
+
+def demo(
+    seconds: Annotated[float, typer.Option("--seconds", min=1, help="How long the workers count.")] = 10.0,
+    as_json: options.Json = False,
+) -> None:
+    """Count under failures with plain INCR and with redis-counters, and compare: on a private server, for some seconds.
+
+    Four processes count one hot name and a thousand others. One is stopped and replaced, one is frozen and resumed, and
+    replies get lost on the way. Exit code 0 if every count of redis-counters is exact, else 1.
+    """
+    console = Console()
+    with _signals(), ExitStack() as stack:
+        show: Callable[[RenderableType], None] | None = None
+        if sys.stdout.isatty() and not as_json:
+            live = stack.enter_context(Live(console=console, auto_refresh=False, transient=True))
+            show = lambda table: live.update(table, refresh=True)  # noqa: E731 - a def would hide that it is one call
+        outcome, interrupted = run(seconds, show)
+    if as_json:
+        output.print_json(asdict(outcome) | {"exact": outcome.exact})
+    else:
+        console.print(_final(outcome))
+    raise typer.Exit(INTERRUPTED if interrupted else 0 if outcome.exact else 1)
+
+
+def run(seconds: float, show: Callable[[RenderableType], None] | None = None) -> tuple[Outcome, bool]:
+    """The whole demo: its outcome, and whether Ctrl-C ended it early. ``show`` gets a table a few times a second."""
+    with EmbeddedServer.start() as server, LossyLink(server.url) as plain_link, LossyLink(server.url) as our_link:
+        plain_link.drop_reply(every=PLAIN_LOSS, commands={"INCR", "INCRBY"})
+        our_link.drop_reply(every=OUR_LOSS, commands={"EVALSHA"})
+        address = urlsplit(plain_link.url)
+        with (
+            redis.Redis.from_url(server.url) as client,
+            Counters.from_url(server.url, namespace=NAMESPACE, actor="demo") as counters,
+            Crew(our_link.url, (address.hostname or "", address.port or 0)) as crew,
+        ):
+            try:
+                _direct(crew, seconds, lambda: show and show(_live(crew, seconds, client, counters)))
+                interrupted = False
+            except KeyboardInterrupt:
+                interrupted = True
+            crew.finish()
+            outcome = Outcome(
+                issued=Side(crew.hot, sum(crew.others)),
+                incr=_side(crew, lambda names: [int(v or 0) for v in client.mget([PLAIN + name for name in names])]),
+                ours=_side(crew, lambda names: [int(v) for v in counters.get_many(names, max_age=0).values()]),
+                incr_replies_lost=plain_link.dropped,
+                our_replies_lost=our_link.dropped,
+                our_commands=our_link.commands["EVALSHA"],
+                errors=crew.errors,
+            )
+    return outcome, interrupted
+
+
+def _direct(crew: Crew, seconds: float, show: Callable[[], object]) -> None:
+    """Let the workers count, and do to them what happens to processes."""
+    begin: float | None = None
+    next_show = 0.0
+    steps: Iterator[tuple[float, Callable[[], object]]] = iter(
+        [
+            (0.25 * seconds, crew.workers[1].stop),
+            (0.4 * seconds, crew.workers[2].freeze),
+            (min(0.7 * seconds, 0.4 * seconds + _FROZEN), crew.workers[2].resume),
+            (seconds, lambda: None),
+        ]
+    )
+    due, step = next(steps)
+    while True:
+        crew.read(0.1)
+        if begin is None and (all(w.report.total for w in crew.workers) or crew.errors):
+            begin = time.monotonic()  # interpreters take a while to start; the clock waits for the last of them
+        if begin is not None and time.monotonic() - begin >= due:
+            step()
+            if due >= seconds:
+                return
+            due, step = next(steps)
+        if crew.workers[1].state == "closed" and len(crew.workers) == 4:
+            crew.hire()
+        if time.monotonic() >= next_show:
+            show()
+            next_show = time.monotonic() + _REFRESH
+
+
+def _side(crew: Crew, read: Callable[[list[str]], list[int]]) -> Side:
+    hot, *others = read([HOT, *OTHERS])
+    wrong = sum(a != b for a, b in zip([hot, *others], [crew.hot, *crew.others], strict=True))
+    return Side(hot, sum(others), wrong)
+
+
+def _live(crew: Crew, seconds: float, client: redis.Redis, counters: Counters) -> RenderableType:
+    table = Table(title=f"Counting for {seconds:g} s", title_justify="left")
+    for column in ("worker", "pid", "state"):
+        table.add_column(column)
+    for column in ("issued", "per second"):
+        table.add_column(column, justify="right")
+    colours = {"frozen": "cyan", "closing": "yellow", "closed": "dim", "failed": "red"}
+    for w in crew.workers:
+        state = Text(w.state, style=colours.get(w.state, "green"))
+        table.add_row(str(w.number), str(w.pid), state, f"{w.report.total:,}", f"{w.rate:,.0f}")
+    values = Table("the hot name", Column(justify="right"), box=None, show_header=False)
+    values.add_row("issued to both, as last reported", f"{crew.hot:,}")
+    values.add_row("INCR, in Redis", f"{int(client.get(PLAIN + HOT) or 0):,}")
+    try:
+        values.add_row("redis-counters, in Redis", f"{int(counters.get(HOT, max_age=0)):,}")
+    except Unavailable as error:
+        values.add_row("redis-counters, in Redis", str(error))
+    return Group(table, values)
+
+
+def _final(outcome: Outcome) -> RenderableType:
+    table = Table(title="At the end", title_justify="left")
+    for column in ("", "issued", "INCR", "error", "redis-counters", "error"):
+        table.add_column(column, justify="right" if column else "left")
+    both = outcome.incr, outcome.ours
+    for label, issued, results in (
+        (f"the hot name {HOT!r}", outcome.issued.hot, [side.hot for side in both]),
+        (f"{len(OTHERS):,} other names", outcome.issued.others, [side.others for side in both]),
+    ):
+        cells: list[Any] = [f"{issued:,}"]
+        for result in results:
+            style = "green" if result == issued else "red"
+            cells += [f"{result:,}", Text(f"{result - issued:+,}" if result != issued else "0", style=style)]
+        table.add_row(label, *cells)
+    wrong = [Text(f"{side.wrong_names:,}", style="red" if side.wrong_names else "green") for side in both]
+    table.add_row("names that are wrong", "", "", wrong[0], "", wrong[1])
+    notes = (
+        "Each increment was issued twice by the same line of the same process: as an INCR of its own, by a client with"
+        f" redis-py's defaults, over a link that lost one reply in {PLAIN_LOSS:,} ({outcome.incr_replies_lost:,}); and"
+        f" to redis-counters, over a link that lost one reply in {OUR_LOSS} ({outcome.our_replies_lost:,} of"
+        f" {outcome.our_commands:,}). INCR sets the pace. One process was stopped and replaced, one frozen and resumed."
+    )
+    return Group(table, Text(notes), *(Text(line, style="red") for line in outcome.errors))
+
+
+@contextmanager
+def _signals() -> Iterator[None]:
+    """SIGTERM does what Ctrl-C does: a killed demo must not leave a frozen process behind."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

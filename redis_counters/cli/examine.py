@@ -1,0 +1,183 @@
+"""``doctor``: asks a server and a client what `doctor` judges; scratch keys lie in the namespace and are removed."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+import redis
+import typer
+from redis.exceptions import NoPermissionError, NoScriptError, ReadOnlyError
+
+from redis_counters.cli import doctor as judge
+from redis_counters.cli import options, output
+from redis_counters.cli.doctor import Facts, Finding, Level, Trial
+from redis_counters.drivers.urls import open_url
+from redis_counters.protocol.keys import namespace_bytes
+
+CONFIG = ("maxmemory", "maxmemory-policy", "save", "appendonly", "appendfsync", "min-replicas-to-write")
+
+# Tries every command that our scripts call, on a key that does not exist, and leaves none: nothing is written unless
+# something is allowed that removes it again.
+TRY_COMMANDS = """
+local key, answers = KEYS[1], {}
+local function try(command, ...)
+  local answer = redis.pcall(command, ...)
+  local problem = type(answer) == 'table' and answer.err or ''
+  answers[#answers + 1] = command
+  answers[#answers + 1] = problem
+  return problem == ''
+end
+try('TIME')
+try('EXISTS', key)
+try('HGET', key, 'f')
+try('HMGET', key, 'f')
+try('HGETALL', key)
+local remover = try('HDEL', key, 'f') and 'HDEL'
+for _, command in ipairs({'DEL', 'UNLINK'}) do
+  if not remover and type(redis.pcall(command, key)) == 'number' then remover = command end
+end
+if remover then
+  try('HSET', key, 'f', '1')
+  try('HSETNX', key, 'f', '1')
+  try('HINCRBY', key, 'f', '1')
+  if remover == 'HDEL' then redis.call('HDEL', key, 'f') else redis.call(remover, key) end
+end
+return answers
+"""
+INSIDE = ("TIME", "EXISTS", "HGET", "HMGET", "HGETALL", "HDEL", "HSET", "HSETNX", "HINCRBY")
+
+
+def examine(client: redis.Redis, namespace: str = options.DEFAULT_NAMESPACE) -> list[Finding]:
+    """What is good and bad about a server, and a client, for counters in this namespace. Writes nothing that stays.
+
+    Raises: redis.RedisError, if the server does not answer.
+    """
+    info, info_trial = _info(client)
+    config, config_trial = _config(client)
+    settings: Facts = client.get_connection_kwargs()
+    return [
+        judge.server(info),
+        judge.eviction(info, config),
+        judge.persistence(info, config),
+        judge.replication(info, config),
+        *judge.permissions(try_commands(client, namespace_bytes(namespace))),
+        *judge.optional_permissions([info_trial, config_trial]),
+        judge.retries(*_retries(settings)),
+        judge.connection(settings),
+    ]
+
+
+def doctor(
+    url: options.Url = options.DEFAULT_URL,
+    namespace: options.Namespace = options.DEFAULT_NAMESPACE,
+    as_json: options.Json = False,
+) -> None:
+    """Check the server, its settings and the permissions; say what to do. Exit code 1 if something does not work."""
+    opened = open_url(url, asyncio=False)
+    try:
+        findings = examine(opened.client, namespace)
+    finally:
+        opened.stop_all()
+    if as_json:
+        rows = [{"check": f.check, "level": f.level.value, "found": f.found, "advice": f.advice} for f in findings]
+        output.print_json({"checks": rows})
+    else:
+        cells = [(f.check, f.level.value, f.found, f.advice) for f in findings]
+        output.print_table("", ["check", "", "found", "what to do"], cells)
+    if any(f.level is Level.PROBLEM for f in findings):
+        raise typer.Exit(1)
+
+
+def try_commands(client: redis.Redis, namespace: bytes) -> Iterator[Trial]:
+    """Every command that is needed, tried on keys like those of counters. Cost: 7 round trips at most."""
+    token = secrets.token_hex(8).encode()
+    key, meta = b"{%b:0}:doctor:%b" % (namespace, token), b"%b:doctor:%b" % (namespace, token)
+    sha = hashlib.sha1(TRY_COMMANDS.encode(), usedforsecurity=False).hexdigest()
+    loaded, _ = _try(client, "SCRIPT LOAD", TRY_COMMANDS)
+    yield loaded
+    # The library has no use for EVAL: it is the way to learn the rest without SCRIPT LOAD or EVALSHA.
+    by_eval = _try(client, "EVAL", TRY_COMMANDS, 1, key)[1] if loaded.error else None
+    ran, answers = _try(client, "EVALSHA", sha, 1, key)
+    if "NOSCRIPT" in (ran.error or ""):
+        ran = Trial("EVALSHA", None)
+    yield ran
+    if ran.denied_key:
+        return
+    if ran.error and by_eval is None:
+        by_eval = _try(client, "EVAL", TRY_COMMANDS, 1, key)[1]
+    inside = _inside(answers or by_eval)
+    yield from inside
+    tried = {trial.command for trial in inside}
+    yield from (Trial(command, None) for command in INSIDE if command not in tried)
+    if ran.error == "":
+        on_meta = _try(client, "EVALSHA", sha, 1, meta)[0]
+        if on_meta.error:
+            yield Trial(f"EVALSHA on {namespace.decode()}:meta", on_meta.error)
+    yield from (
+        _try(client, command, *arguments)[0] for command, *arguments in (("HGETALL", key), ("HMGET", key, b"f"))
+    )
+
+
+def _try(client: redis.Redis, command: str, *arguments: Any) -> tuple[Trial, Any]:
+    send: Any = client.execute_command  # without types in redis-py
+    try:
+        answer = send(*command.split(" "), *arguments)
+    except redis.ConnectionError:
+        raise
+    except redis.ResponseError as error:
+        return Trial(command, _told(error)), None
+    return Trial(command, ""), answer
+
+
+def _told(error: redis.ResponseError) -> str:
+    """The server's words; redis-py takes the leading code off where it has a class for it."""
+    for kind, code in ((NoPermissionError, "NOPERM"), (NoScriptError, "NOSCRIPT"), (ReadOnlyError, "READONLY")):
+        if isinstance(error, kind) and not str(error).startswith(code):
+            return f"{code} {error}"
+    return str(error) or type(error).__name__
+
+
+def _inside(answers: Any) -> list[Trial]:
+    texts = [_text(answer) for answer in answers or ()]
+    return [Trial(command, error) for command, error in zip(texts[::2], texts[1::2], strict=True)]
+
+
+def _info(client: redis.Redis) -> tuple[Facts, Trial]:
+    try:
+        info: Any = client.info()
+    except redis.ResponseError as error:
+        return {}, Trial("INFO", _told(error))
+    return info, Trial("INFO", "")
+
+
+def _config(client: redis.Redis) -> tuple[Facts, Trial]:
+    config: dict[str, object] = {}
+    for name in CONFIG:
+        try:
+            answer: Any = client.config_get(name)
+        except redis.ResponseError as error:
+            return config, Trial("CONFIG GET", _told(error))
+        config.update({_text(key): _text(value) for key, value in answer.items()})
+    return config, Trial("CONFIG GET", "")
+
+
+def _retries(settings: Facts) -> tuple[int | None, float | None, float | None]:
+    """(retries, seconds between them at most, seconds of one attempt) of a client's settings."""
+    retry: Any = settings.get("retry")
+    if retry is None:
+        return (1 if settings.get("retry_on_timeout") else 0), None, None
+    count = getattr(retry, "_retries", None)
+    backoff = getattr(retry, "_backoff", None)
+    timeout: Any = settings.get("socket_timeout")
+    if not isinstance(count, int) or count < 0 or timeout is None:
+        return count, None, None
+    cap, base = getattr(backoff, "_cap", 0.0), getattr(backoff, "_base", 0.0)
+    waits = sum(min(cap, base * 2**failures) for failures in range(1, min(count, 1000) + 1))
+    return count, waits, float(timeout)
+
+
+def _text(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

@@ -1,0 +1,24 @@
+"""The options that every command takes, written once; given before the command they become its defaults."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+URL_VARIABLE = "REDIS_COUNTERS_URL"
+DEFAULT_URL = "redis://localhost:6379/0"
+DEFAULT_NAMESPACE = "rc"
+
+# show_default=False: a URL from the environment may hold a password, and help would print it.
+Url = Annotated[
+    str,
+    typer.Option(
+        "--url",
+        metavar="URL",
+        show_default=False,
+        help=f"redis:, rediss:, unix:, valkey: or valkeys: and where. Else ${URL_VARIABLE}, else {DEFAULT_URL}.",
+    ),
+]
+Namespace = Annotated[str, typer.Option("--namespace", metavar="NAME", help="The prefix of all keys.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]

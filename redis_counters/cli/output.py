@@ -1,0 +1,61 @@
+"""Standard output: a table on a terminal, plain lines in a pipe, one object for --json; and names as text."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+
+
+def to_bytes(argument: str) -> bytes:
+    """The bytes that were typed, whatever their encoding."""
+    return os.fsencode(argument)
+
+
+def to_json_text(name: bytes) -> str:
+    """The name as a JSON string; a byte that is not UTF-8 becomes a lone surrogate, as by Python's surrogateescape."""
+    return name.decode("utf-8", "surrogateescape")
+
+
+def printable(name: bytes) -> str:
+    """The name for a human: what is not UTF-8 or not printable is escaped, so that it cannot steer a terminal."""
+    text = name.decode("utf-8", "backslashreplace")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def print_json(value: Mapping[str, object]) -> None:
+    """One line on standard output."""
+    sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()
+
+
+def print_lines(lines: Iterable[bytes]) -> None:
+    """Lines of raw bytes on standard output: a name is written as it is."""
+    sys.stdout.flush()
+    sys.stdout.buffer.writelines(line + b"\n" for line in lines)
+    sys.stdout.buffer.flush()
+
+
+def print_table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Sequence[str] = ()
+) -> None:
+    """A table on a terminal; in a pipe the same cells, separated by tabs, under a line of column names."""
+    if not sys.stdout.isatty():
+        print_lines("\t".join(row).encode() for row in [columns, *rows])
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title or None, title_justify="left")
+    for column in columns:
+        table.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    Console().print(table)
+
+
+def complain(message: str) -> None:
+    """One line on standard error."""
+    print(f"redis-counters: {message}", file=sys.stderr, flush=True)

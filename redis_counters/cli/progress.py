@@ -1,0 +1,95 @@
+"""What ``count`` has done so far, and the bar that shows it on a terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from redis_counters.cli.distinct import Distinct
+from redis_counters.cli.reading import Source
+
+# Often enough for an eye, seldom enough to cost nothing.
+REFRESH = 0.2
+
+
+@dataclass(slots=True)
+class Tally:
+    """Lines and bytes that were counted, in all and of the source that is being read."""
+
+    lines: int = 0
+    bytes: int = 0
+    source: Source | None = None
+    source_lines: int = 0
+    source_bytes: int = 0
+    names: Distinct = field(default_factory=Distinct)
+    started: float = field(default_factory=time.monotonic)
+
+    def begin(self, source: Source) -> None:
+        self.source, self.source_lines, self.source_bytes = source, 0, 0
+
+    def add(self, lines: int, size: int) -> None:
+        self.lines += lines
+        self.bytes += size
+        self.source_lines += lines
+        self.source_bytes += size
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.started
+
+    @property
+    def rate(self) -> float:
+        """Lines per second since the start."""
+        return self.lines / max(self.seconds, 1e-9)
+
+    @property
+    def position(self) -> str:
+        """How far it got, in a way that lets a user go on from there."""
+        where = f"{self.lines:,} lines ({self.bytes:,} bytes)"
+        if self.source is None or self.source_bytes == self.bytes:
+            return where + (f" of {self.source.title}" if self.source else "")
+        return f"{where}, the last {self.source_lines:,} lines ({self.source_bytes:,} bytes) from {self.source.title}"
+
+
+class Show(Protocol):
+    """Called after every block and while waiting, with what Redis has acknowledged so far."""
+
+    def __call__(self, tally: Tally, flushed: int, note: str = "") -> None: ...
+
+
+def _show_nothing(tally: Tally, flushed: int, note: str = "") -> None:
+    pass
+
+
+@contextmanager
+def progress(sources: Sequence[Source]) -> Iterator[Show]:
+    """A bar on standard error if it is a terminal, else nothing; gone at the end."""
+    if not sys.stderr.isatty():
+        yield _show_nothing
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    sizes = [source.size for source in sources]
+    total = None if None in sizes else sum(size or 0 for size in sizes)
+    how_far = [BarColumn(20), TaskProgressColumn()] if total else [SpinnerColumn()]
+    figures = TextColumn("{task.description}", markup=False)
+    console = Console(stderr=True)
+    with Progress(*how_far, figures, TimeElapsedColumn(), console=console, transient=True, auto_refresh=False) as bar:
+        task = bar.add_task("starting", total=total)
+        last = 0.0
+
+        def show(tally: Tally, flushed: int, note: str = "") -> None:
+            nonlocal last
+            now = time.monotonic()
+            if now - last < REFRESH:
+                return
+            last = now
+            text = f"{tally.lines:,} lines  {tally.rate:,.0f}/s  {tally.names} names  {flushed:,} flushed {note}"
+            bar.update(task, completed=tally.bytes, description=text, refresh=True)
+
+        yield show

@@ -1,0 +1,105 @@
+"""Lines from files and standard input, as bytes, in blocks, such that a signal interrupts even an endless wait."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from redis_counters.cli.stopping import Stop
+from redis_counters.errors import UsageError
+
+BLOCK = 1 << 20
+# Memory is bounded even for an input without any newline.
+LONGEST_LINE = 1 << 20
+STDIN = b"-"
+
+
+class LineTooLongError(OSError):
+    """A line is longer than LONGEST_LINE; it was not counted, what stands before it was."""
+
+    def __str__(self) -> str:
+        return f"a line is longer than {LONGEST_LINE:,} bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An input that could be read when it was checked. ``size``: bytes, None where it is not known (a pipe)."""
+
+    path: bytes
+    size: int | None
+
+    @property
+    def title(self) -> str:
+        return "standard input" if self.path == STDIN else os.fsdecode(self.path)
+
+    def open(self) -> int:
+        """A file descriptor; not blocking for a named pipe, so that waiting for its writer can be interrupted."""
+        if self.path == STDIN:
+            return os.dup(0)
+        return os.open(self.path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+
+
+def check(paths: Sequence[bytes]) -> list[Source]:
+    """The sources in order. Raises UsageError, before anything is counted, for the first one that cannot be read."""
+    return [_check(path) for path in paths]
+
+
+def _check(path: bytes) -> Source:
+    shown = os.fsdecode(path)
+    try:
+        if path == STDIN:
+            if sys.stdin is None:
+                raise UsageError("standard input is closed")
+            status = os.fstat(0)
+        else:
+            status = os.stat(path)
+            if stat.S_ISREG(status.st_mode):
+                os.close(os.open(path, os.O_RDONLY))
+            elif not stat.S_ISDIR(status.st_mode) and not os.access(path, os.R_OK):
+                # Opening a pipe only to look at it would disturb its writer.
+                raise PermissionError(None, "Permission denied")
+    except OSError as error:
+        raise UsageError(f"cannot read {shown}: {error.strerror}") from error
+    if stat.S_ISDIR(status.st_mode):
+        raise UsageError(f"cannot read {shown}: it is a directory")
+    return Source(path, status.st_size if stat.S_ISREG(status.st_mode) else None)
+
+
+def blocks(source: Source, stop: Stop, tick: float | None = None) -> Iterator[tuple[list[bytes], int]]:
+    """Whole lines without their newlines, and how many bytes of the input they are; ends when told to stop.
+
+    An empty block after ``tick`` seconds of silence. The last line counts without a newline too; a line of which only
+    a part was read when it was told to stop does not.
+    """
+    fd = source.open()
+    try:
+        rest = b""
+        while not stop:
+            if source.size is None and not stop.wait_readable(fd, tick):
+                yield [], 0
+                continue
+            try:
+                read = os.read(fd, BLOCK)
+            except BlockingIOError:
+                continue
+            if not read:
+                if rest:
+                    yield [rest], len(rest)
+                return
+            end = read.rfind(b"\n") + 1
+            if end:
+                lines = (rest + read[: end - 1]).split(b"\n")
+                if len(lines[0]) > LONGEST_LINE:
+                    raise LineTooLongError
+                size = len(rest) + end
+                rest = read[end:]
+                yield lines, size
+            else:
+                rest += read
+            if len(rest) > LONGEST_LINE:
+                raise LineTooLongError
+    finally:
+        os.close(fd)

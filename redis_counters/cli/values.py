@@ -1,0 +1,54 @@
+"""``get`` and ``incr``: values of counters named on the command line."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from redis_counters import Counters
+from redis_counters.cli import options, output
+
+
+def get(
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Names of counters.")],
+    url: options.Url = options.DEFAULT_URL,
+    namespace: options.Namespace = options.DEFAULT_NAMESPACE,
+    as_json: options.Json = False,
+) -> None:
+    """Print the values of counters.
+
+    A table on a terminal, NAME<TAB>VALUE lines in a pipe, {"NAME": VALUE} with --json. A counter that nobody has
+    counted is 0. A name that starts with a dash goes behind '--'.
+    """
+    wanted = [output.to_bytes(name) for name in names]
+    with Counters.from_url(url, namespace=namespace) as counters:
+        found = counters.get_many(wanted, max_age=0)
+    values = {name: int(found[name]) for name in wanted}
+    if as_json:
+        output.print_json({output.to_json_text(name): value for name, value in values.items()})
+    elif sys.stdout.isatty():
+        rows = [(output.printable(name), f"{value:,}") for name, value in values.items()]
+        output.print_table("", ["name", "value"], rows, numbers=["value"])
+    else:
+        output.print_lines(b"%s\t%d" % (name, values[name]) for name in wanted)
+
+
+def incr(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the counter.")],
+    amount: Annotated[int, typer.Argument(metavar="N", help="A whole number; below zero to take away.")] = 1,
+    url: options.Url = options.DEFAULT_URL,
+    namespace: options.Namespace = options.DEFAULT_NAMESPACE,
+    as_json: options.Json = False,
+) -> None:
+    """Add N (1) to a counter and print its new value, when Redis has confirmed it."""
+    counter = output.to_bytes(name)
+    with Counters.from_url(url, namespace=namespace) as counters:
+        counters.add(counter, amount)
+        counters.flush(timeout=10)
+        value = int(counters.get(counter, max_age=0))
+    if as_json:
+        output.print_json({output.to_json_text(counter): value})
+    else:
+        output.print_lines([str(value).encode()])

@@ -1,0 +1,29 @@
+"""The texts and hashes of the scripts, read once from the files of ``lua/``."""
+
+from __future__ import annotations
+
+from functools import cache
+from hashlib import sha1
+from pathlib import Path
+
+from redis_counters.protocol.commands import Script
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+def lua_folder() -> Path:
+    """Return the folder of the scripts: inside the installed package, or beside it in a checkout."""
+    installed = _PACKAGE / "lua"
+    return installed if installed.is_dir() else _PACKAGE.parent / "lua"
+
+
+@cache
+def text(script: Script) -> bytes:
+    """Return a script's text."""
+    return (lua_folder() / f"{script.value}.lua").read_bytes()
+
+
+@cache
+def digest(script: Script) -> bytes:
+    """Return the hash that EVALSHA calls the script by."""
+    return sha1(text(script), usedforsecurity=False).hexdigest().encode()

@@ -1,0 +1,260 @@
+"""redis-py, spoken to: commands in, answers out, in both faces; and the one place where its exceptions become ours.
+
+Flushing holds one connection of the client's pool and keeps several commands on their way on it (a *lane*). A lane never
+repeats a command by itself; that redis-py does so elsewhere is harmless, but here it would hide what is unanswered.
+Reading goes through ``execute_command``, with whatever retries the client has: reading twice is safe.
+Answers are never decoded: a client's ``decode_responses`` and ``encoding`` make no difference.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from types import TracebackType
+from typing import Any, Protocol, cast
+
+from redis import exceptions
+
+from redis_counters.drivers import lua_files
+from redis_counters.errors import CounterError, NotPermitted, Refused, Unavailable, UsageError
+from redis_counters.protocol.commands import Command, ErrorReply
+
+REPLY_TIMEOUT = 10.0  # seconds that a lane waits for an answer where the client sets no limit
+
+_CODES: tuple[tuple[type[Exception], str], ...] = (
+    (exceptions.NoScriptError, "NOSCRIPT"),
+    (exceptions.NoPermissionError, "NOPERM"),
+    (exceptions.ReadOnlyError, "READONLY"),
+    (exceptions.BusyLoadingError, "LOADING"),
+    (exceptions.MasterDownError, "MASTERDOWN"),
+    (exceptions.ClusterDownError, "CLUSTERDOWN"),
+    (exceptions.TryAgainError, "TRYAGAIN"),
+    (exceptions.MovedError, "MOVED"),
+    (exceptions.AskError, "ASK"),
+)
+
+
+class Connection(Protocol):
+    """What a lane needs of a connection of redis-py, blocking; the asyncio one has the same, awaited."""
+
+    socket_timeout: float | None
+
+    def pack_command(self, *args: object) -> Any: ...
+    def send_packed_command(self, command: Any, check_health: bool = True) -> Any: ...
+    def read_response(self, disable_decoding: bool = False) -> Any: ...
+    def can_read(self, timeout: float = 0) -> Any: ...
+    def disconnect(self) -> Any: ...
+
+
+class Pool(Protocol):
+    """What a lane needs of a connection pool of redis-py."""
+
+    def get_connection(self, *args: str) -> Any: ...
+    def release(self, connection: Any) -> Any: ...
+
+
+class Client(Protocol):
+    """What is needed of a client: a pool to take a connection from, and commands."""
+
+    connection_pool: Any
+
+    def execute_command(self, *args: Any, **options: Any) -> Any: ...
+
+
+def pool_of(client: object) -> Pool:
+    """Return the client's pool. Raises UsageError for what is not a client of one Redis server."""
+    pool = getattr(client, "connection_pool", None)
+    if pool is None or not hasattr(client, "execute_command"):
+        raise UsageError(f"client must be a redis-py client of one server (or Sentinel), not {type(client).__name__}")
+    return cast(Pool, pool)
+
+
+def is_asyncio(client: object) -> bool:
+    """True for a client of redis.asyncio."""
+    return inspect.iscoroutinefunction(getattr(type(client), "execute_command", None))
+
+
+def words(command: Command, *, text: bool = False) -> list[Any]:
+    """Return the command as Redis takes it: EVALSHA, or EVAL where the script's text has to go along."""
+    if command.script is None:
+        return [command.plain, *command.keys, *command.args]
+    call = [b"EVAL", lua_files.text(command.script)] if text else [b"EVALSHA", lua_files.digest(command.script)]
+    return [*call, len(command.keys), *command.keys, *command.args]
+
+
+def translate(error: BaseException) -> CounterError | None:
+    """Return our error for one of redis-py's (or of the network), None if it is neither."""
+    if isinstance(error, CounterError):
+        return error
+    if isinstance(error, exceptions.AuthenticationError):
+        return NotPermitted(f"Redis does not accept the connection: {error}")
+    if isinstance(error, (exceptions.ConnectionError, exceptions.TimeoutError, OSError, asyncio.TimeoutError)):
+        return Unavailable(f"Redis is not reachable: {error or type(error).__name__}")
+    if isinstance(error, exceptions.RedisError):
+        return Refused(f"Redis answered: {error}")
+    return None
+
+
+def error_reply(error: exceptions.ResponseError) -> ErrorReply:
+    """Return a Redis error with its code in front again: redis-py cuts off the codes that it knows."""
+    for kind, code in _CODES:
+        if isinstance(error, kind):
+            text = str(error)
+            return ErrorReply(text if text.startswith(code) else f"{code} {text}")
+    return ErrorReply(str(error) or "ERR")
+
+
+def _needs_name(pool: Pool) -> bool:
+    """redis-py before 5.3 wants the name of a command when it gives a connection; later ones warn of it."""
+    parameter = inspect.signature(pool.get_connection).parameters.get("command_name")
+    return parameter is not None and parameter.default is inspect.Parameter.empty
+
+
+class BlockingLane:
+    """One connection for one round of flushing. Leaving it with unread answers closes the connection."""
+
+    def __init__(self, client: Client) -> None:
+        self._pool = pool_of(client)
+        self._unread = 0
+        self._connection: Connection | None = None
+
+    def __enter__(self) -> BlockingLane:
+        names = ("EVALSHA",) if _needs_name(self._pool) else ()
+        self._connection = self._pool.get_connection(*names)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        try:
+            if self._unread or error is not None:
+                connection.disconnect()
+        finally:
+            self._pool.release(connection)
+
+    def send(self, command: Command, text: bool) -> None:
+        """Send a command; its answer is the next but ``unread``."""
+        connection = self._connection
+        assert connection is not None
+        packed = connection.pack_command(*words(command, text=text))
+        # A health check would read our answers as its own.
+        connection.send_packed_command(packed, check_health=not self._unread)
+        self._unread += 1
+
+    def receive(self, meanwhile: Callable[[], None], every: float) -> object:
+        """Return the next answer, or an `ErrorReply`; while there is none, ``meanwhile`` is called now and then.
+
+        Raises what redis-py raises when the connection breaks.
+        """
+        connection = self._connection
+        assert connection is not None
+        limit = connection.socket_timeout or REPLY_TIMEOUT
+        end = time.monotonic() + limit
+        while not connection.can_read(timeout=min(every, limit)):
+            if time.monotonic() >= end:
+                raise exceptions.TimeoutError(f"no answer within {limit:g} s")
+            meanwhile()
+        answer: object
+        try:
+            answer = connection.read_response(disable_decoding=True)
+        except exceptions.ResponseError as error:
+            answer = error_reply(error)
+        self._unread -= 1
+        return error_reply(answer) if isinstance(answer, exceptions.ResponseError) else answer
+
+
+class AsyncioLane:
+    """The same over redis.asyncio."""
+
+    def __init__(self, client: Client) -> None:
+        self._pool = pool_of(client)
+        self._unread = 0
+        self._connection: Connection | None = None
+
+    async def __aenter__(self) -> AsyncioLane:
+        names = ("EVALSHA",) if _needs_name(self._pool) else ()
+        self._connection = await self._pool.get_connection(*names)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        try:
+            if self._unread or error is not None:
+                await _disconnect_now(connection)
+        finally:
+            await self._pool.release(connection)
+
+    async def send(self, command: Command, text: bool) -> None:
+        connection = self._connection
+        assert connection is not None
+        packed = connection.pack_command(*words(command, text=text))
+        await connection.send_packed_command(packed, check_health=not self._unread)
+        self._unread += 1
+
+    async def receive(self) -> object:
+        connection = self._connection
+        assert connection is not None
+        answer: object
+        try:
+            if connection.socket_timeout:
+                answer = await connection.read_response(disable_decoding=True)
+            else:
+                answer = await asyncio.wait_for(connection.read_response(disable_decoding=True), REPLY_TIMEOUT)
+        except exceptions.ResponseError as error:
+            answer = error_reply(error)
+        self._unread -= 1
+        return error_reply(answer) if isinstance(answer, exceptions.ResponseError) else answer
+
+
+async def _disconnect_now(connection: Any) -> None:
+    await connection.disconnect(nowait=True)
+
+
+def ask(client: Client, commands: Iterable[Command]) -> list[object]:
+    """Return the answers to commands that only read (or may be repeated), in order. Raises our errors."""
+    answers: list[object] = []
+    try:
+        for command in commands:
+            answer = _ask_one(client, command, text=False)
+            if isinstance(answer, ErrorReply) and answer.code == "NOSCRIPT":
+                answer = _ask_one(client, command, text=True)
+            answers.append(answer)
+    except (exceptions.RedisError, OSError) as error:
+        raise translate(error) or error from error
+    return answers
+
+
+def _ask_one(client: Client, command: Command, *, text: bool) -> object:
+    try:
+        return client.execute_command(*words(command, text=text), NEVER_DECODE=True)
+    except exceptions.ResponseError as error:
+        return error_reply(error)
+
+
+async def ask_asyncio(client: Client, commands: Iterable[Command]) -> list[object]:
+    """The same over redis.asyncio."""
+    answers: list[object] = []
+    try:
+        for command in commands:
+            answer = await _ask_one_asyncio(client, command, text=False)
+            if isinstance(answer, ErrorReply) and answer.code == "NOSCRIPT":
+                answer = await _ask_one_asyncio(client, command, text=True)
+            answers.append(answer)
+    except (exceptions.RedisError, OSError, asyncio.TimeoutError) as error:
+        raise translate(error) or error from error
+    return answers
+
+
+async def _ask_one_asyncio(client: Client, command: Command, *, text: bool) -> object:
+    try:
+        call: Awaitable[object] = client.execute_command(*words(command, text=text), NEVER_DECODE=True)
+        return await call
+    except exceptions.ResponseError as error:
+        return error_reply(error)

@@ -1,0 +1,322 @@
+"""The asyncio driver: a task flushes, callers read; the event loop is the lock.
+
+The task is started by the first increment that finds a running loop. Everything that decides is the core's, shared with
+the blocking driver; here is only waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+import weakref
+from collections.abc import Callable, Generator, Iterable
+from typing import Any, TypeVar
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_never, wait_random_exponential
+
+from redis_counters.drivers.pacing import CLOSED, FLUSH_TIMEOUT, IDLE_POLL, MOST_PAUSE, buffer_full, unavailable
+from redis_counters.drivers.redis_py import AsyncioLane, Client, ask_asyncio, translate
+from redis_counters.errors import CounterError, Refused, UsageError
+from redis_counters.protocol.commands import Command
+from redis_counters.protocol.core import Core
+from redis_counters.protocol.pump import Send
+from redis_counters.protocol.reads import Snapshot
+from redis_counters.protocol.stats import Stats
+from redis_counters.protocol.values import CounterValue, Name
+from redis_counters.protocol.writer import Goal
+
+T = TypeVar("T")
+
+log = logging.getLogger("redis_counters")
+
+_runners: weakref.WeakSet[TaskRunner] = weakref.WeakSet()
+
+
+class TaskRunner:
+    """Drives a core for tasks of one event loop."""
+
+    def __init__(self, core: Core, client: Client) -> None:
+        self.core = core
+        self.client = client
+        self._reset()
+        _runners.add(self)
+
+    def _reset(self) -> None:
+        self.awake = asyncio.Event()  # there is something in the buffer
+        self.urgent = asyncio.Event()  # somebody waits for a flush
+        self.progress = asyncio.Event()  # set and replaced whenever a round has made progress, or has failed
+        self.task: asyncio.Task[None] | None = None
+        self.stopped = False
+        self.rounds = 0
+        self.refusal: Refused | None = None
+        self.fetching: dict[bytes, asyncio.Event] = {}
+
+    def after_fork_in_child(self) -> None:
+        """The child owns nothing: what waits belongs to the parent, whose loop does not run here."""
+        self._reset()
+        self.core.begin()
+
+    # -- the task
+
+    def wake(self, name: Name, amount: int) -> bool:
+        """A flush will follow within the interval. True if the amount has been counted here, with no room to spare.
+
+        Called only when the buffer is empty.
+        """
+        if self.task is None or self.task.done():
+            if self.stopped:
+                raise UsageError(CLOSED.format(name=name))
+            self._start()
+        self.awake.set()
+        writer = self.core.writer
+        if not writer.full:
+            return False
+        if self.core.squeeze(name, amount):
+            return True
+        if writer.full:
+            raise buffer_full(self.core, name)
+        return False
+
+    def _start(self) -> None:
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:  # counted outside of the loop: the next increment inside, or flush(), sends it
+            return
+        self.task = loop.create_task(self._run(), name="redis-counters")
+
+    async def _run(self) -> None:
+        settings = self.core.settings
+        retrying = AsyncRetrying(
+            retry=retry_if_exception_type(CounterError),
+            wait=wait_random_exponential(multiplier=settings.flush_interval, min=0.01, max=MOST_PAUSE),
+            stop=stop_never,
+            sleep=self._pause,
+            before_sleep=self._note_failure,
+        )
+        while not self.stopped:
+            if self.core.writer.clean:
+                await _wait(self.awake, IDLE_POLL)
+            self.awake.clear()
+            if self._nothing_to_do():
+                continue
+            if not await _wait(self.urgent, settings.flush_interval) and self._nothing_to_do():
+                continue
+            self.urgent.clear()
+            await retrying(self._round_unless_stopped)
+
+    def _nothing_to_do(self) -> bool:
+        writer = self.core.writer
+        return writer.clean and not self.urgent.is_set() and not writer.house_due(self.core.clock())
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, unless somebody wants a flush; meanwhile the buffer must not grow with every increment."""
+        end = time.monotonic() + seconds
+        while (rest := end - time.monotonic()) > 0 and not self.stopped:
+            if await _wait(self.urgent, min(rest, self.core.settings.flush_interval)):
+                await asyncio.sleep(min(rest, 0.01))
+                break
+            self.core.writer.drain()
+        self.urgent.clear()
+
+    def _note_failure(self, state: RetryCallState) -> None:
+        if state.attempt_number == 1 and state.outcome is not None:
+            log.warning("flush failed, trying again: %s", state.outcome.exception())
+
+    async def _round_unless_stopped(self) -> None:
+        if not self.stopped:
+            await self.round()
+
+    async def round(self) -> None:
+        """Everything that could be sent was sent, and answered. Raises Unavailable, Refused; nothing is lost by it."""
+        self.refusal = None
+        try:
+            await self._drive_round()
+        except Exception as error:
+            ours = translate(error)
+            if ours is None:
+                raise
+            self.core.failed(ours)
+            self.refusal = ours if isinstance(ours, Refused) else None
+            if ours is error:
+                raise
+            raise ours from error
+        finally:
+            self.rounds += 1
+            self._progressed()
+
+    async def _drive_round(self) -> None:
+        self.core.writer.drain()
+        steps = self.core.round()
+        ticker = asyncio.get_running_loop().create_task(self._absorb_meanwhile())
+        try:
+            async with AsyncioLane(self.client) as lane:
+                answer: object = None
+                while True:
+                    try:
+                        step = steps.send(answer)
+                    except StopIteration:
+                        break
+                    if isinstance(step, Send):
+                        answer = None
+                        await lane.send(step.command, step.text)
+                    else:
+                        answer = await lane.receive()
+                        self._progressed()
+        finally:
+            ticker.cancel()
+            steps.close()
+        for error in self.core.writer.errors:
+            if getattr(error, "counter", None) is None:
+                raise error
+            log.error("refused by Redis, kept: %s", error)
+
+    async def _absorb_meanwhile(self) -> None:
+        while True:
+            await asyncio.sleep(self.core.settings.flush_interval)
+            self.core.writer.drain()
+
+    def _progressed(self) -> None:
+        self.progress.set()
+        self.progress = asyncio.Event()
+
+    # -- callers
+
+    async def flush(self, timeout: float | None) -> None:
+        limit = FLUSH_TIMEOUT if timeout is None else timeout
+        writer = self.core.writer
+        writer.drain()
+        writer.retry_refused()
+        goal = Goal(writer)
+        if goal.reached() and not writer.overflowed:
+            return
+        await self._work_until(goal.reached, time.monotonic() + limit)
+        if not goal.reached():
+            raise unavailable(self.core, f"not all was applied within {limit:g} s")
+        refusals = writer.refusals()
+        writer.overflowed.clear()
+        if refusals:
+            raise refusals[0]
+
+    async def close(self, timeout: float) -> None:
+        writer = self.core.writer
+        if self.stopped:
+            return
+        writer.drain()
+        writer.retry_refused()
+        writer.closing = True
+        try:
+            await self._work_until(lambda: writer.closed, time.monotonic() + timeout)
+        finally:
+            self.stopped = True
+            writer.closing = False
+            await self._end_task()
+            _runners.discard(self)
+        refusals = writer.refusals()
+        if not writer.clean:
+            error = unavailable(self.core, f"closed before all was applied, after {timeout:g} s")
+            for name, amount in error.pending.items():
+                log.error("counter %r: %d not applied when closed", name, amount)
+            raise error
+        if refusals:
+            raise refusals[0]
+
+    async def _end_task(self) -> None:
+        self.awake.set()
+        self.urgent.set()
+        task, self.task = self.task, None
+        if task is not None and not task.done():
+            _done, waiting = await asyncio.wait({task}, timeout=0.2)
+            for late in waiting:
+                late.cancel()
+                await asyncio.wait({late}, timeout=0.2)
+
+    async def _work_until(self, done: Callable[[], bool], deadline: float) -> None:
+        if self.task is None or self.task.done():
+            self._start()
+        rounds = self.rounds
+        while not done() and not self.stopped:
+            if self.refusal is not None and self.rounds > rounds + 1:
+                raise self.refusal
+            self.urgent.set()
+            self.awake.set()
+            rest = deadline - time.monotonic()
+            if rest <= 0:
+                return
+            await _wait(self.progress, min(rest, 0.1))
+
+    async def add(self, name: Name, amount: int) -> None:
+        raise AssertionError("counting does not wait")
+
+    # -- reading
+
+    async def ask(self, asks: Generator[list[Command], list[object], T]) -> T:
+        answers: Any = None
+        try:
+            while True:
+                try:
+                    commands = asks.send(answers)
+                except StopIteration as stop:
+                    result: T = stop.value
+                    return result
+                answers = await ask_asyncio(self.client, commands)
+        finally:
+            asks.close()
+
+    async def read_one(self, name: bytes, max_age: float | None) -> CounterValue:
+        value = self.core.reads.at_hand(name) if max_age is None else None
+        return value if value is not None else (await self.read((name,), max_age))[name]
+
+    async def read(self, names: Iterable[bytes], max_age: float | None) -> dict[bytes, CounterValue]:
+        reads = self.core.reads
+        values, missing = reads.split(names, max_age, self.fetching)
+        if missing:
+            shared = max_age is None or max_age > 0
+            values.update(await self._fetch(missing, shared=shared))
+        return values
+
+    async def _fetch(self, names: list[bytes], *, shared: bool) -> dict[bytes, CounterValue]:
+        """Fetch names; one that somebody else fetches already is waited for."""
+        if not shared or len(names) > 1:
+            return await self._fetch_now(names)
+        name = names[0]
+        while (other := self.fetching.get(name)) is not None:
+            await other.wait()
+            value = self.core.reads.last(name)
+            if value is not None:
+                return {name: value}
+        mine = self.fetching[name] = asyncio.Event()
+        try:
+            return await self._fetch_now(names)
+        finally:
+            self.fetching.pop(name, None)
+            mine.set()
+
+    async def _fetch_now(self, names: list[bytes]) -> dict[bytes, CounterValue]:
+        found: dict[bytes, Snapshot] = {}
+        await self.ask(self.core.reads.fetch(names, found))
+        return {name: self.core.reads.value(name, found[name]) for name in names}
+
+    def stats(self) -> Stats:
+        return self.core.stats()
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> bool:
+    """Return whether the event was set within that time."""
+    if event.is_set():
+        return True
+    try:
+        await asyncio.wait_for(event.wait(), seconds)
+    except asyncio.TimeoutError:
+        return False
+    return True
+
+
+def _after_fork_in_child() -> None:
+    for runner in list(_runners):
+        runner.after_fork_in_child()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,412 @@
+"""The blocking driver: a background thread flushes, callers read; one lock guards the core.
+
+The thread is started by the first increment, also in the child of a fork, and is a daemon. Where none can be started
+(at interpreter exit), the caller of flush() or close() does the work itself.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Generator, Iterable
+from typing import Any, TypeVar
+
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_never, wait_random_exponential
+
+from redis_counters.drivers.redis_py import BlockingLane, Client, ask, translate
+from redis_counters.errors import BufferFull, CounterError, Refused, Unavailable, UsageError
+from redis_counters.protocol.commands import Command
+from redis_counters.protocol.core import Core
+from redis_counters.protocol.pump import Send
+from redis_counters.protocol.reads import Snapshot
+from redis_counters.protocol.stats import Stats
+from redis_counters.protocol.values import CounterValue, Name
+from redis_counters.protocol.writer import Goal
+
+T = TypeVar("T")
+
+log = logging.getLogger("redis_counters")
+
+IDLE_POLL = 1.0  # seconds between looks at the buffer while nothing goes on
+FLUSH_TIMEOUT = 30.0  # seconds that flush() tries where the caller sets no limit
+MOST_PAUSE = 2.0  # seconds between attempts while Redis is away
+
+_runners: weakref.WeakSet[ThreadRunner] = weakref.WeakSet()
+
+
+class ThreadRunner:
+    """Drives a core for threads."""
+
+    def __init__(self, core: Core, client: Client) -> None:
+        self.core = core
+        self.client = client
+        self._reset()
+        _runners.add(self)
+        # Of this runner's own: what was started for it before (an embedded server) is ended after it.
+        atexit.register(self._at_exit)
+
+    def _reset(self) -> None:
+        self.lock = threading.RLock()
+        self.changed = threading.Condition(self.lock)  # a round has made progress, or has failed
+        self.awake = threading.Event()  # there is something in the buffer
+        self.urgent = threading.Event()  # somebody waits for a flush
+        self.rounding = threading.Lock()  # one round at a time
+        self.thread: threading.Thread | None = None
+        self.stopped = False
+        self.rounds = 0
+        self.refusal: Refused | None = None  # what the last round as a whole was refused for
+        self.fetching: dict[bytes, threading.Event] = {}
+
+    def _at_exit(self) -> None:
+        try:
+            self.close(5.0)
+        except CounterError as error:
+            log.error("at exit: %s", error)
+
+    def after_fork_in_child(self) -> None:
+        """The child owns nothing: what waits belongs to the parent, and its locks may be held for ever."""
+        self._reset()
+        self.core.begin()
+
+    # -- the thread
+
+    def wake(self, name: Name, amount: int) -> bool:
+        """A flush will follow within the interval. True if the amount has been counted here, with no room to spare.
+
+        Called only when the buffer is empty: so it costs the usual increment nothing, and sees every one when the
+        buffer is full, because then nothing is left in it.
+        """
+        if self.thread is None or not self.thread.is_alive():
+            if self.stopped:
+                raise UsageError(f"this client is closed; counter {name!r} was not counted")
+            self._start()
+        if not self.awake.is_set():
+            self.awake.set()
+        return self.core.writer.full and self._squeeze(name, amount)
+
+    def _start(self) -> bool:
+        with self.lock:
+            if self.thread is not None and self.thread.is_alive():
+                return True
+            if self.stopped:
+                return False
+            thread = threading.Thread(target=self._run, name="redis-counters", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the interpreter is shutting down, or there are no threads to be had
+                return False
+            self.thread = thread
+            return True
+
+    def _run(self) -> None:
+        settings = self.core.settings
+        retrying = Retrying(
+            retry=retry_if_exception_type(CounterError),
+            wait=wait_random_exponential(multiplier=settings.flush_interval, min=0.01, max=MOST_PAUSE),
+            stop=stop_never,
+            sleep=self._pause,
+            before_sleep=self._note_failure,
+        )
+        while not self.stopped:
+            self.awake.wait(self._patience())
+            self.awake.clear()
+            if self._nothing_to_do():
+                continue
+            if not self.urgent.wait(settings.flush_interval) and self._nothing_to_do():
+                continue
+            self.urgent.clear()
+            retrying(self._round_unless_stopped)
+
+    def _patience(self) -> float:
+        with self.lock:
+            return 0.0 if not self.core.writer.clean else IDLE_POLL
+
+    def _nothing_to_do(self) -> bool:
+        with self.lock:
+            writer = self.core.writer
+            return writer.clean and not self.urgent.is_set() and not writer.house_due(self.core.clock())
+
+    def _pause(self, seconds: float) -> None:
+        """Wait, unless somebody wants a flush; meanwhile the buffer must not grow with every increment."""
+        end = time.monotonic() + seconds
+        while (rest := end - time.monotonic()) > 0 and not self.stopped:
+            if self.urgent.wait(min(rest, self.core.settings.flush_interval)):
+                self.urgent.wait(min(rest, 0.01))
+                break
+            self._absorb()
+        self.urgent.clear()
+
+    def _absorb(self) -> None:
+        with self.lock:
+            self.core.writer.drain()
+
+    def _note_failure(self, state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome is not None else None
+        if state.attempt_number == 1:
+            log.warning("flush failed, trying again: %s", error)
+
+    def _round_unless_stopped(self) -> None:
+        if not self.stopped:
+            self.round()
+
+    def round(self) -> None:
+        """Everything that could be sent was sent, and answered. Raises Unavailable, Refused; nothing is lost by it."""
+        with self.rounding:
+            try:
+                self._drive_round()
+            except Exception as error:
+                ours = translate(error)
+                with self.changed:
+                    if ours is not None:
+                        self.core.failed(ours)
+                    self.refusal = ours if isinstance(ours, Refused) else None
+                    self.rounds += 1
+                    self.changed.notify_all()
+                if ours is None or ours is error:
+                    raise
+                raise ours from error
+
+    def _drive_round(self) -> None:
+        self._absorb()
+        steps = self.core.round()
+        try:
+            with BlockingLane(self.client) as lane:
+                answer: object = None
+                while True:
+                    try:
+                        with self.changed:
+                            step = steps.send(answer)
+                            if answer is not None:
+                                self.changed.notify_all()
+                    except StopIteration:
+                        break
+                    if isinstance(step, Send):
+                        lane.send(step.command, step.text)
+                        answer = None
+                    else:
+                        answer = lane.receive(self._absorb, self.core.settings.flush_interval)
+        finally:
+            with self.lock:
+                steps.close()
+        with self.lock:
+            errors = self.core.writer.errors
+            for error in errors:
+                if getattr(error, "counter", None) is None:
+                    raise error
+                log.error("refused by Redis, kept: %s", error)
+        with self.changed:
+            self.refusal = None
+            self.rounds += 1
+            self.changed.notify_all()
+
+    # -- callers
+
+    def flush(self, timeout: float | None) -> None:
+        limit = FLUSH_TIMEOUT if timeout is None else timeout
+        with self.lock:
+            writer = self.core.writer
+            writer.drain()
+            writer.retry_refused()
+            goal = Goal(writer)
+            if goal.reached() and not writer.overflowed:
+                return
+        self._work_until(goal.reached, time.monotonic() + limit)
+        with self.lock:
+            if not goal.reached():
+                raise self._unavailable(f"not all was applied within {limit:g} s")
+            refusals = writer.refusals()
+            writer.overflowed.clear()
+        if refusals:
+            raise refusals[0]
+
+    def close(self, timeout: float) -> None:
+        with self.lock:
+            writer = self.core.writer
+            if self.stopped:
+                return
+            writer.drain()
+            writer.retry_refused()
+            writer.closing = True
+        try:
+            self._work_until(lambda: writer.closed, time.monotonic() + timeout)
+        finally:
+            with self.lock:
+                self.stopped = True
+                writer.closing = False
+                clean, refusals = writer.clean, writer.refusals()
+            self.awake.set()
+            self.urgent.set()
+            thread = self.thread
+            if thread is not None and thread is not threading.current_thread():
+                thread.join(0.2)
+            _runners.discard(self)
+            atexit.unregister(self._at_exit)
+        if not clean:
+            error = self._unavailable(f"closed before all was applied, after {timeout:g} s")
+            for name, amount in error.pending.items():
+                log.error("counter %r: %d not applied when closed", name, amount)
+            raise error
+        if refusals:
+            raise refusals[0]
+
+    def _work_until(self, done: Callable[[], bool], deadline: float) -> None:
+        """Wait for the thread to get there; without a thread, do it here."""
+        if not self._start():
+            self._work_here(done, deadline)
+            return
+        with self.changed:
+            rounds = self.rounds
+            while not done() and not self.stopped:
+                if self.refusal is not None and self.rounds > rounds + 1:
+                    raise self.refusal
+                self.urgent.set()
+                self.awake.set()
+                rest = deadline - time.monotonic()
+                if rest <= 0:
+                    return
+                self.changed.wait(min(rest, 0.1))
+
+    def _work_here(self, done: Callable[[], bool], deadline: float) -> None:
+        pause = 0.01
+        while time.monotonic() < deadline:
+            with self.lock:
+                if done():
+                    return
+            try:
+                self.round()
+            except CounterError:
+                time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
+                pause = min(pause * 2, MOST_PAUSE)
+
+    def _unavailable(self, what: str) -> Unavailable:
+        pending = self.core.writer.pending()
+        reason = f": {self.core.last_error}" if self.core.last_error else ""
+        return Unavailable(f"{what}{reason}; kept, and harmless to repeat", pending=pending)
+
+    def _squeeze(self, name: Name, amount: int) -> bool:
+        """The amount is counted (True), or may go into the buffer. Raises BufferFull where the option says so."""
+        while True:
+            with self.lock:
+                if self.core.squeeze(name, amount):
+                    return True
+                if not self.core.writer.full:
+                    return False
+            if not self.core.settings.block_when_full:
+                raise BufferFull(
+                    f"{self.core.settings.max_pending} names wait for Redis already (max_pending); "
+                    f"counter {name!r} was not counted"
+                )
+            self.urgent.set()
+            with self.changed:
+                self.changed.wait(0.1)
+
+    def add(self, name: Name, amount: int) -> None:
+        if not self.core.add(name, amount):
+            with self.lock:
+                self.core.add_large(name, amount)
+
+    def declare(self, name: bytes, shards: int | None) -> None:
+        with self.lock:
+            self.core.declare(name, shards)
+
+    def stats(self) -> Stats:
+        with self.lock:
+            return self.core.stats()
+
+    # -- reading
+
+    def ask(self, asks: Generator[list[Command], list[object], T]) -> T:
+        """Drive a generator of questions; a caller's thread does it, with the client's own retries."""
+        answers: Any = None
+        try:
+            while True:
+                try:
+                    with self.lock:
+                        commands = asks.send(answers)
+                except StopIteration as stop:
+                    result: T = stop.value
+                    return result
+                answers = ask(self.client, commands)
+        finally:
+            with self.lock:
+                asks.close()
+
+    def read_one(self, name: bytes, max_age: float | None) -> CounterValue:
+        """As `read`; spelled out, because from the cache it should cost next to nothing."""
+        if max_age is None:
+            core = self.core
+            snapshot = core.reads.cache.get(name)
+            if (
+                snapshot is not None
+                and snapshot.fresh_until > time.monotonic()
+                and snapshot.epoch == core.writer.epoch
+                and not core.buffer
+                and snapshot.value is not None
+            ):
+                return snapshot.value
+        return self.read((name,), max_age)[name]
+
+    def read(self, names: Iterable[bytes], max_age: float | None) -> dict[bytes, CounterValue]:
+        """Return values by name; from the cache where it is fresh enough, else from Redis in one round trip."""
+        age = self.core.settings.max_age if max_age is None else max_age
+        wanted = list(dict.fromkeys(names))
+        values: dict[bytes, CounterValue] = {}
+        missing: list[bytes] = []
+        reads = self.core.reads
+        with self.lock:
+            self.core.writer.drain()
+            for name in wanted:
+                value = reads.cached(name, max_age) if age else None
+                if value is None and age and name in self.fetching:
+                    value = reads.last(name)  # somebody fetches it: meanwhile, the last one
+                if value is None:
+                    missing.append(name)
+                else:
+                    values[name] = value
+        if missing:
+            values.update(self._fetch(missing, shared=age > 0))
+        return {name: values[name] for name in wanted}
+
+    def _fetch(self, names: list[bytes], *, shared: bool) -> dict[bytes, CounterValue]:
+        """Fetch names; of those that somebody else fetches already, wait for what comes (if that is fresh enough)."""
+        values: dict[bytes, CounterValue] = {}
+        if shared and len(names) == 1:
+            name = names[0]
+            while True:
+                with self.lock:
+                    other = self.fetching.get(name)
+                    if other is None:
+                        mine = self.fetching[name] = threading.Event()
+                        break
+                other.wait()
+                with self.lock:
+                    value = self.core.reads.last(name)
+                if value is not None:
+                    return {name: value}
+            try:
+                return self._fetch_now(names)
+            finally:
+                with self.lock:
+                    self.fetching.pop(name, None)
+                mine.set()
+        values.update(self._fetch_now(names))
+        return values
+
+    def _fetch_now(self, names: list[bytes]) -> dict[bytes, CounterValue]:
+        found: dict[bytes, Snapshot] = {}
+        self.ask(self.core.reads.fetch(names, found))
+        with self.lock:
+            return {name: self.core.reads.value(name, found[name]) for name in names}
+
+
+def _after_fork_in_child() -> None:
+    for runner in list(_runners):
+        runner.after_fork_in_child()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,99 @@
+"""What may be asked of Redis: the manifest of the scripts, and a command as a value.
+
+The manifest is the typed twin of the headers in ``lua/``; ``tests/lua/test_manifest.py`` compares the two, and both
+with what the scripts do. Script texts are read by ``drivers.lua_files``: nothing here touches a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+Argument = bytes | int
+
+
+class Script(Enum):
+    """A script of ``lua/``, by its file's name."""
+
+    NAMESPACE_OPEN = "namespace_open"
+    ACTOR_OPEN = "actor_open"
+    ACTOR_CLOSE = "actor_close"
+    SLOTS_MERGE = "slots_merge"
+    SLOTS_FOLD = "slots_fold"
+    SLOTS_READ = "slots_read"
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """A script's interface: leading keys and arguments by name, what may follow, and the words it answers.
+
+    ``more_keys`` and ``more_args`` name what follows the leading ones, any number of times; empty: nothing may.
+    """
+
+    keys: tuple[str, ...]
+    args: tuple[str, ...]
+    replies: tuple[str, ...]
+    more_keys: str = ""
+    more_args: str = ""
+    writes: bool = True
+
+
+CONTRACTS: dict[Script, Contract] = {
+    Script.NAMESPACE_OPEN: Contract(("meta",), ("schema", "buckets", "region"), ("OK",)),
+    Script.ACTOR_OPEN: Contract(
+        ("registry",), ("owner", "actor", "generation", "display"), ("OPEN", "FOLDED", "GONE")
+    ),
+    Script.ACTOR_CLOSE: Contract(("registry",), ("actor", "base"), ("OK", "FOLDED", "REGRESS", "UNKNOWN")),
+    Script.SLOTS_MERGE: Contract(
+        ("registry",),
+        (
+            "actor",
+            "seq",
+            "base",
+            "fresh_plus",
+            "fresh_minus",
+            "known_plus",
+            "known_minus",
+            "floored_plus",
+            "floored_minus",
+            "widened",
+        ),
+        ("OK", "STALE", "REGRESS", "CLOSED", "UNKNOWN", "MISSING"),
+        more_keys="shards",
+        more_args="values",
+    ),
+    Script.SLOTS_FOLD: Contract(("registry",), ("actor",), ("OK", "OPEN", "UNKNOWN"), more_keys="shards"),
+    Script.SLOTS_READ: Contract((), (), (), more_keys="shards", writes=False),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command to Redis: a script with its keys and arguments, or a plain command where ``script`` is None."""
+
+    script: Script | None
+    keys: Sequence[bytes]
+    args: Sequence[Argument] = ()
+    plain: bytes = b""
+
+
+def hgetall(key: bytes) -> Command:
+    """Return the command that reads a whole hash."""
+    return Command(None, (key,), (), b"HGETALL")
+
+
+def hmget(key: bytes, fields: Sequence[bytes]) -> Command:
+    """Return the command that reads some fields of a hash."""
+    return Command(None, (key,), fields, b"HMGET")
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorReply:
+    """Redis answered a command with an error; ``text`` starts with its upper-case code."""
+
+    text: str
+
+    @property
+    def code(self) -> str:
+        return self.text.split(" ", 1)[0]

@@ -1,0 +1,104 @@
+"""One round of flushing, as a generator: it yields what to send and when to receive; the drivers do it.
+
+Several commands are on their way at once, at most one per bucket: the next is built while the last is answered. On one
+connection answers come in the order of the commands.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+
+from redis_counters.errors import SchemaMismatch
+from redis_counters.protocol.commands import CONTRACTS, Command, ErrorReply, Script
+from redis_counters.protocol.keys import SCHEMA, KeySpace, meta_key
+from redis_counters.protocol.replies import Reply
+from redis_counters.protocol.settings import Settings
+from redis_counters.protocol.writer import Request, Writer, error_for
+
+WINDOW = 4  # commands on their way: more gains nothing, the server is never idle with these
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send a command; with ``text``, the script's text instead of its hash (EVAL loads it for the next time)."""
+
+    command: Command
+    text: bool = False
+
+
+class Receive:
+    """Wait for the next answer: a value, or an `ErrorReply`."""
+
+
+RECEIVE = Receive()
+
+Steps = Generator[Send | Receive, object, None]
+
+
+def flush_round(writer: Writer, clock: Callable[[], float]) -> Steps:
+    """Send what there is, until nothing is left that can be sent; failed buckets wait for the next round.
+
+    A script that Redis does not know is repaired alone: of the commands on their way only those that did not run are
+    sent again. If the generator is closed early, the commands on their way count as unanswered.
+    """
+    if writer.keys is None:
+        yield from _settle(writer, clock)
+    writer.new_round()
+    in_flight: deque[Request] = deque()
+    try:
+        while True:
+            writer.drain()
+            while len(in_flight) < WINDOW and (request := writer.next_request(clock())) is not None:
+                in_flight.append(request)
+                yield Send(request.command)
+            if not in_flight:
+                return
+            raw = yield RECEIVE
+            request = in_flight.popleft()
+            if isinstance(raw, ErrorReply) and raw.code == "NOSCRIPT":
+                in_flight.append(request)
+                yield Send(request.command, text=True)
+            else:
+                writer.answered(request, raw, clock())
+    finally:
+        for request in in_flight:
+            writer.unanswered(request)
+
+
+def _settle(writer: Writer, clock: Callable[[], float]) -> Steps:
+    settings = writer.settings
+    command = open_namespace(settings)
+    yield Send(command)
+    raw = yield RECEIVE
+    if isinstance(raw, ErrorReply) and raw.code == "NOSCRIPT":
+        yield Send(command, text=True)
+        raw = yield RECEIVE
+    writer.settle(settled_keys(raw, settings), clock())
+
+
+def open_namespace(settings: Settings) -> Command:
+    """Return the command that makes, or finds, the namespace's record."""
+    return Command(
+        Script.NAMESPACE_OPEN, (meta_key(settings.namespace),), (SCHEMA, settings.buckets, settings.region)
+    )
+
+
+def settled_keys(raw: object, settings: Settings) -> KeySpace:
+    """Return the key space that the namespace's record settles. Raises SchemaMismatch, and what Redis refuses."""
+    if isinstance(raw, ErrorReply):
+        raise error_for(raw, Script.NAMESPACE_OPEN)
+    reply = Reply(raw, CONTRACTS[Script.NAMESPACE_OPEN].replies)
+    schema, buckets, region = reply.number(0), reply.number(1), reply.text(2)
+    name = settings.namespace.decode()
+    if schema != SCHEMA:
+        raise SchemaMismatch(f"namespace {name!r} has schema {schema}, this version knows {SCHEMA}")
+    if region != settings.region:
+        raise SchemaMismatch(f"namespace {name!r} belongs to region {region!r}, not {settings.region!r}")
+    if buckets < 1:
+        raise SchemaMismatch(f"namespace {name!r} has {buckets} buckets")
+    return KeySpace(settings.namespace, buckets)
+
+
+__all__ = ["RECEIVE", "Receive", "Send", "Steps", "flush_round", "open_namespace", "settled_keys"]

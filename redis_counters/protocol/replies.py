@@ -1,0 +1,48 @@
+"""What a script answered: a word, then values. Clients differ in what they make of a reply; here it is one thing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from redis_counters.errors import Unavailable
+
+
+class BadReply(Unavailable):
+    """Something answered that is not one of our scripts: a proxy, a broken peer. Nothing is taken from it."""
+
+
+class Reply:
+    """A script's answer: its upper-case word and the values behind it, as bytes or int, whatever the client decodes."""
+
+    __slots__ = ("values", "word")
+
+    def __init__(self, raw: object, expected: Sequence[str]) -> None:
+        if not isinstance(raw, (list, tuple)) or not raw:
+            raise BadReply(f"expected one of {', '.join(expected)}, got {type(raw).__name__}")
+        word = raw[0]
+        self.word = word.decode("ascii", "replace") if isinstance(word, bytes) else str(word)
+        if self.word not in expected:
+            raise BadReply(f"expected one of {', '.join(expected)}, got {self.word[:40]!r}")
+        self.values = raw[1:]
+
+    def number(self, index: int) -> int:
+        """Return a value that is a sequence number (never a count)."""
+        try:
+            return int(self.values[index])
+        except (IndexError, TypeError, ValueError):
+            raise BadReply(f"{self.word} came without its number {index + 1}") from None
+
+    def numbers(self) -> list[int]:
+        return [self.number(i) for i in range(len(self.values))]
+
+    def text(self, index: int) -> bytes:
+        try:
+            value = self.values[index]
+        except IndexError:
+            raise BadReply(f"{self.word} came without its value {index + 1}") from None
+        return value if isinstance(value, bytes) else str(value).encode()
+
+    def refused(self) -> Iterator[tuple[int, str]]:
+        """Yield (item number, error text) from the list behind the first value."""
+        for i in range(1, len(self.values) - 1, 2):
+            yield self.number(i), self.text(i + 1).decode("utf-8", "replace")

@@ -1,0 +1,100 @@
+"""The options of a client, checked once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from redis_counters.errors import UsageError
+from redis_counters.protocol.keys import DEFAULT_BUCKETS, namespace_bytes
+from redis_counters.protocol.shards import Shards
+
+MAX_BATCH = 2_000  # Lua unpacks at most about 4,000 arguments everywhere, and longer scripts block others
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Options as documented in docs/reference/options.md. Units: seconds, counters, slots."""
+
+    namespace: bytes
+    region: bytes
+    display: bytes
+    shards: Shards
+    flush_interval: float
+    max_batch: int
+    max_pending: int
+    block_when_full: bool
+    max_age: float
+    reassert_window: float
+    buckets: int
+    rotate_slots: int
+    rotate_age: float
+
+
+def make_settings(
+    *,
+    namespace: str = "rc",
+    region: str = "main",
+    actor: str = "",
+    shards: int | Mapping[str, int] = 1,
+    flush_interval: float = 0.1,
+    max_batch: int = 500,
+    max_pending: int = 1_000_000,
+    on_full: str = "raise",
+    max_age: float = 1.0,
+    reassert_window: float = 60.0,
+    buckets: int = DEFAULT_BUCKETS,
+    rotate_slots: int = 10_000,
+    rotate_age: float = 3600.0,
+) -> Settings:
+    """Return the options, checked. Raises TypeError or UsageError, each naming the option."""
+    if on_full not in ("raise", "block"):
+        raise UsageError(f"on_full must be 'raise' or 'block', got {on_full!r}")
+    return Settings(
+        namespace=namespace_bytes(namespace),
+        region=_text("region", region),
+        display=_text("actor", actor, empty=True)[:200],
+        shards=Shards(shards),
+        flush_interval=_seconds("flush_interval", flush_interval, above=0.0),
+        max_batch=_whole("max_batch", max_batch, 1, MAX_BATCH),
+        max_pending=_whole("max_pending", max_pending, 1, 2**53),
+        block_when_full=on_full == "block",
+        max_age=check_age("max_age", max_age),
+        reassert_window=_seconds("reassert_window", reassert_window),
+        buckets=_whole("buckets", buckets, 1, 16_384),
+        rotate_slots=_whole("rotate_slots", rotate_slots, 1, 2**53),
+        rotate_age=_seconds("rotate_age", rotate_age, above=0.0),
+    )
+
+
+def check_age(option: str, value: float) -> float:
+    """Return an age in seconds; infinity is allowed. Raises TypeError, UsageError."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{option} must be a number of seconds, not {type(value).__name__}")
+    if math.isnan(value) or value < 0:
+        raise UsageError(f"{option} must not be negative, got {value}")
+    return float(value)
+
+
+def _seconds(option: str, value: float, *, above: float = -1.0) -> float:
+    seconds = check_age(option, value)
+    if math.isinf(seconds) or seconds <= above:
+        raise UsageError(f"{option} must be a finite number of seconds above {max(above, 0):g}, got {value}")
+    return seconds
+
+
+def _whole(option: str, value: int, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{option} must be an int, not {type(value).__name__}")
+    if not least <= value <= most:
+        raise UsageError(f"{option} must be between {least} and {most}, got {value}")
+    return value
+
+
+def _text(option: str, value: str, *, empty: bool = False) -> bytes:
+    if not isinstance(value, str):
+        raise TypeError(f"{option} must be a str, not {type(value).__name__}")
+    if not value and not empty:
+        raise UsageError(f"{option} must not be empty")
+    return value.encode("utf-8", "replace")

@@ -1,0 +1,101 @@
+"""What one actor holds of one kind of slot: cumulative totals, what of them is acknowledged, and what must be sent.
+
+Every change to these three goes through this file, so that they agree:
+a key is dirty as long as its total is above what is acknowledged and no flush is on its way with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from itertools import islice
+
+
+class Kind(IntEnum):
+    """What a table's totals mean. All of them only grow, and Redis takes their maximum."""
+
+    PLUS = 0  # cumulative increments
+    MINUS = 1  # cumulative decrements
+    SHARDS = 2  # the number of shards of a counter, kept in its shard 0
+
+
+class Table:
+    """Totals by shard key. `dirty` is first in, first out, so that a flush can tell when it has passed a point."""
+
+    __slots__ = ("acknowledged", "dirty", "floored", "gated", "kind", "must", "passed", "refused", "taken", "total")
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        self.total: dict[bytes, int] = {}
+        self.acknowledged: dict[bytes, int] = {}
+        self.dirty: dict[bytes, None] = {}
+        self.floored: set[bytes] = set()  # reported missing: they go again with their floor
+        self.refused: dict[bytes, str] = {}  # Redis said no to these alone: kept, sent again when asked
+        self.gated: set[bytes] = set()  # wait until their counter's larger number of shards is published
+        self.taken = 0  # how many keys left the front of `dirty`,
+        self.passed = 0  # and how many of those were answered
+        self.must = 0  # earlier answers do not count any more up to here
+
+    def add(self, key: bytes, amount: int) -> None:
+        """The total is higher by ``amount``, and will be sent."""
+        total = self.total
+        total[key] = total.get(key, 0) + amount
+        if key not in self.gated:
+            self.dirty[key] = None
+
+    def take(self, limit: int) -> list[bytes]:
+        """Return the next keys to send, at most ``limit``, and remove them from the front."""
+        dirty = self.dirty
+        if len(dirty) <= limit:
+            keys = list(dirty)
+            dirty.clear()
+        else:
+            keys = list(islice(dirty, limit))
+            for key in keys:
+                del dirty[key]
+        self.taken += len(keys)
+        return keys
+
+    def acknowledge(self, sent: Mapping[bytes, int]) -> None:
+        """Redis holds at least ``sent``."""
+        acknowledged = self.acknowledged
+        if self.floored:
+            self.floored.difference_update(sent)
+        if self.refused:
+            for key in sent:
+                self.refused.pop(key, None)
+        if acknowledged:
+            for key, total in sent.items():
+                if total > acknowledged.get(key, 0):
+                    acknowledged[key] = total
+        else:
+            acknowledged.update(sent)
+
+    def forget(self) -> None:
+        """Nothing counts as acknowledged any more: every total is to be sent again."""
+        self.acknowledged = {}
+        self.floored.clear()
+        self.refused.clear()
+        self.dirty.update(dict.fromkeys(key for key in self.total if key not in self.gated))
+        self.must = self.end
+
+    def retry_refused(self) -> None:
+        """What Redis had refused is to be sent again."""
+        self.dirty.update(dict.fromkeys(self.refused))
+        self.refused.clear()
+
+    @property
+    def end(self) -> int:
+        """The position behind the last dirty key: once it is passed, all that is dirty now was answered."""
+        return self.taken + len(self.dirty)
+
+    def has_passed(self, position: int) -> bool:
+        return self.passed >= max(position, self.must)
+
+    def pending(self) -> Iterable[tuple[bytes, int]]:
+        """Yield (key, amount) of what is not acknowledged. Cost: O(keys)."""
+        acknowledged = self.acknowledged
+        for key, total in self.total.items():
+            rest = total - acknowledged.get(key, 0)
+            if rest:
+                yield key, rest

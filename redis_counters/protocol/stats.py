@@ -1,0 +1,26 @@
+"""The numbers behind the metrics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Figures of one client since it was made.
+
+    ``accepted``: increments and decrements taken over from the buffer. ``flushed``: slot totals that Redis acknowledged.
+    ``flushes``: scripts answered with OK. ``pending``: slots not acknowledged at present. ``slots``: totals held in
+    memory. ``snapshots``: counters read from Redis. ``failures``: rounds of flushing that did not go through.
+    ``uncertain``: times that nobody could tell how far an actor got (see docs/design.md); 0 is the rule.
+    """
+
+    accepted: int
+    flushed: int
+    flushes: int
+    pending: int
+    slots: int
+    snapshots: int
+    failures: int
+    uncertain: int
+    last_error: str | None

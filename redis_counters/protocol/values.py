@@ -1,0 +1,73 @@
+"""What callers hand in and get back: names, amounts, values."""
+
+from __future__ import annotations
+
+from redis_counters.errors import Overflow, UsageError
+
+INT64_MAX = 2**63 - 1
+
+Name = str | bytes
+
+
+def name_bytes(name: Name) -> bytes:
+    """Return the name as bytes; a str and its UTF-8 bytes are the same counter.
+
+    Raises: TypeError for anything but str or bytes, UsageError for a str that has no UTF-8 form.
+    """
+    if isinstance(name, str):
+        try:
+            return name.encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"name must be valid Unicode, got {name!r}") from None
+    if isinstance(name, bytes):
+        return bytes(name)
+    raise TypeError(f"name must be a str or bytes, not {type(name).__name__}")
+
+
+def name_shown(name: bytes) -> Name:
+    """Return the name as callers most likely wrote it: str where it is UTF-8, else bytes."""
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        return name
+
+
+def signed_amount(amount: int, name: Name) -> int:
+    """Return the amount, checked. Raises: TypeError (bool, float, str, ...), Overflow beyond the range of a slot."""
+    if isinstance(amount, bool) or not isinstance(amount, int):
+        raise TypeError(f"amount must be an int, not {type(amount).__name__}")
+    amount = int(amount)
+    if not -INT64_MAX <= amount <= INT64_MAX:
+        raise Overflow(
+            f"amount {amount} for counter {name!r} is beyond int64; not counted",
+            counter=name_bytes(name),
+        )
+    return amount
+
+
+def unsigned_amount(amount: int, name: Name) -> int:
+    """Return the amount, checked as by `signed_amount`. Raises also UsageError for a negative one."""
+    checked = signed_amount(amount, name)
+    if checked < 0:
+        raise UsageError(f"amount must not be negative, got {checked}; use add() or decr()")
+    return checked
+
+
+class CounterValue(int):
+    """A counter's value: an int that knows its age.
+
+    ``as_of``: epoch seconds when the snapshot of Redis was asked for. ``pending``: the own amount (signed) that Redis
+    has not acknowledged yet; it is part of the value already.
+    """
+
+    as_of: float
+    pending: int
+
+    def __new__(cls, value: int, as_of: float = 0.0, pending: int = 0) -> CounterValue:
+        self = super().__new__(cls, value)
+        self.as_of = as_of
+        self.pending = pending
+        return self
+
+    def __getnewargs__(self) -> tuple[int, float, int]:
+        return (int(self), self.as_of, self.pending)
