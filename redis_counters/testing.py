@@ -226,7 +226,7 @@ class LossyLink:
     # In the link's own thread, except _call:
 
     def _call(self, work: Coroutine[Any, Any, None]) -> None:
-        assert self._loop is not None  # noqa: S101 - for the type checker: start() has set it
+        assert self._loop is not None
         asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=10)
 
     async def _listen(self) -> None:

@@ -53,7 +53,7 @@ def deliver(counters: Counters, tally: Tally, stop: Stop, show: Show, timeout: f
             show(tally, counters.stats().flushed, "interrupted, flushing" if stop else "flushing")
     _flush(counters, tally, rest)
     show(tally, counters.stats().flushed, "folding")
-    with _told(tally):
+    with _told(counters, tally):
         counters.close(timeout=_CLOSE)
 
 
@@ -64,22 +64,19 @@ def give_up(counters: Counters) -> None:
 
 
 def _flush(counters: Counters, tally: Tally, timeout: float) -> None:
-    with _told(tally):
+    with _told(counters, tally):
         counters.flush(timeout=timeout)
 
 
 @contextmanager
-def _told(tally: Tally) -> Iterator[None]:
-    """An Unavailable from inside tells a human what is missing."""
+def _told(counters: Counters, tally: Tally) -> Iterator[None]:
+    """An Unavailable from inside tells a human what is missing: this process ends and keeps nothing."""
     try:
         yield
     except Unavailable as error:
-        raise _undelivered(error, tally) from error
-
-
-def _undelivered(error: Unavailable, tally: Tally) -> Unavailable:
-    """The same error, telling a human what is missing."""
-    names = [output.printable(name if isinstance(name, bytes) else name.encode()) for name in error.pending]
-    shown = ", ".join(names[:_NAMES_SHOWN]) + (", ..." if len(names) > _NAMES_SHOWN else "")
-    missing = f"{sum(error.pending.values()):,} are not in Redis, {len(names):,} names: {shown}"
-    return Unavailable(f"{error}; of {tally.position}, {missing}", pending=error.pending)
+        reason = counters.stats().last_error or "Redis takes too long"
+        amounts = sorted(error.pending.items(), key=lambda item: (-abs(item[1]), str(item[0])))
+        names = [output.printable(name if isinstance(name, bytes) else name.encode()) for name, _ in amounts]
+        shown = ", ".join(names[:_NAMES_SHOWN]) + (", ..." if len(names) > _NAMES_SHOWN else "")
+        missing = f"{sum(error.pending.values()):,} are not known to be in Redis, {len(names):,} names: {shown}"
+        raise Unavailable(f"{reason}; of {tally.position}, {missing}", pending=error.pending) from error

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import time
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 
 from redis_counters.cli.demo_worker import OTHERS, Report, work
@@ -27,7 +28,14 @@ class Worker:
         self.rate = 0.0
         self._seen = time.monotonic()
         self._process = context.Process(target=work, args=(number, url, plain, theirs), daemon=True)
-        self._process.start()
+        # A child inherits what is blocked: Ctrl-C reaches the whole process group, but only the parent acts on it. The
+        # first start would start this too, and unblock on the way.
+        resource_tracker.ensure_running()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self._process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
 
     @property
@@ -97,8 +105,12 @@ class Crew:
         self._size = size
 
     def __enter__(self) -> Crew:
-        for _ in range(self._size):
-            self.hire()
+        try:
+            for _ in range(self._size):
+                self.hire()
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *exc: object) -> None:

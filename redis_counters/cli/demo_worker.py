@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import signal
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -39,8 +38,6 @@ def work(number: int, url: str, plain: tuple[str, int], pipe: Connection) -> Non
 
     ``url`` is for redis-counters, ``plain`` is host and port for INCR.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the parent tells us to stop
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     logging.getLogger("redis_counters").setLevel(logging.CRITICAL)  # what gets lost here is lost on purpose
     hot, others, error = 0, [0] * len(OTHERS), ""
     at = number * 250 % len(OTHERS)

@@ -86,7 +86,7 @@ def doctor(
         output.print_json({"checks": rows})
     else:
         cells = [(f.check, f.level.value, f.found, f.advice) for f in findings]
-        output.print_table("", ["check", "", "found", "what to do"], cells)
+        output.print_table("", ["check", "level", "found", "what to do"], cells)
     if any(f.level is Level.PROBLEM for f in findings):
         raise typer.Exit(1)
 

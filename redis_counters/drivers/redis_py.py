@@ -1,7 +1,7 @@
 """redis-py, spoken to: commands in, answers out, in both faces; and the one place where its exceptions become ours.
 
-Flushing holds one connection of the client's pool and keeps several commands on their way on it (a *lane*). A lane never
-repeats a command by itself; that redis-py does so elsewhere is harmless, but here it would hide what is unanswered.
+Flushing holds one connection of the client's pool and keeps several commands on their way on it (a *lane*). A lane
+never repeats a command by itself: a repetition is harmless, but it would hide what is unanswered.
 Reading goes through ``execute_command``, with whatever retries the client has: reading twice is safe.
 Answers are never decoded: a client's ``decode_responses`` and ``encoding`` make no difference.
 """

@@ -57,7 +57,7 @@ class Supervised:
             bufsize=0,
         )
         _running.add(self)
-        assert self._process.stdout is not None  # noqa: S101 - for mypy: it is a pipe
+        assert self._process.stdout is not None
         self.pid = int(self._process.stdout.readline())
 
     def ended(self, timeout: float = 0.0) -> bool:

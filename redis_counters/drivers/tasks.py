@@ -7,18 +7,27 @@ the blocking driver; here is only waiting.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import time
 import weakref
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, TypeVar
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_never, wait_random_exponential
+from tenacity import AsyncRetrying
 
-from redis_counters.drivers.pacing import CLOSED, FLUSH_TIMEOUT, IDLE_POLL, MOST_PAUSE, buffer_full, unavailable
+from redis_counters.drivers.pacing import (
+    FLUSH_TIMEOUT,
+    IDLE_POLL,
+    REST,
+    buffer_full,
+    closed,
+    retry_options,
+    round_error,
+    settle_close,
+    settle_flush,
+)
 from redis_counters.drivers.redis_py import AsyncioLane, Client, ask_asyncio, translate
-from redis_counters.errors import CounterError, Refused, UsageError
+from redis_counters.errors import Refused
 from redis_counters.protocol.commands import Command
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.pump import Send
@@ -28,8 +37,6 @@ from redis_counters.protocol.values import CounterValue, Name
 from redis_counters.protocol.writer import Goal
 
 T = TypeVar("T")
-
-log = logging.getLogger("redis_counters")
 
 _runners: weakref.WeakSet[TaskRunner] = weakref.WeakSet()
 
@@ -67,7 +74,7 @@ class TaskRunner:
         """
         if self.task is None or self.task.done():
             if self.stopped:
-                raise UsageError(CLOSED.format(name=name))
+                raise closed(name)
             self._start()
         self.awake.set()
         writer = self.core.writer
@@ -88,13 +95,7 @@ class TaskRunner:
 
     async def _run(self) -> None:
         settings = self.core.settings
-        retrying = AsyncRetrying(
-            retry=retry_if_exception_type(CounterError),
-            wait=wait_random_exponential(multiplier=settings.flush_interval, min=0.01, max=MOST_PAUSE),
-            stop=stop_never,
-            sleep=self._pause,
-            before_sleep=self._note_failure,
-        )
+        retrying = AsyncRetrying(sleep=self._pause, **retry_options(self.core))
         while not self.stopped:
             if self.core.writer.clean:
                 await _wait(self.awake, IDLE_POLL)
@@ -119,10 +120,6 @@ class TaskRunner:
                 break
             self.core.writer.drain()
         self.urgent.clear()
-
-    def _note_failure(self, state: RetryCallState) -> None:
-        if state.attempt_number == 1 and state.outcome is not None:
-            log.warning("flush failed, trying again: %s", state.outcome.exception())
 
     async def _round_unless_stopped(self) -> None:
         if not self.stopped:
@@ -167,10 +164,9 @@ class TaskRunner:
         finally:
             ticker.cancel()
             steps.close()
-        for error in self.core.writer.errors:
-            if getattr(error, "counter", None) is None:
-                raise error
-            log.error("refused by Redis, kept: %s", error)
+        error = round_error(self.core)
+        if error is not None:
+            raise error
 
     async def _absorb_meanwhile(self) -> None:
         while True:
@@ -192,12 +188,7 @@ class TaskRunner:
         if goal.reached() and not writer.overflowed:
             return
         await self._work_until(goal.reached, time.monotonic() + limit)
-        if not goal.reached():
-            raise unavailable(self.core, f"not all was applied within {limit:g} s")
-        refusals = writer.refusals()
-        writer.overflowed.clear()
-        if refusals:
-            raise refusals[0]
+        settle_flush(self.core, goal.reached(), limit)
 
     async def close(self, timeout: float) -> None:
         writer = self.core.writer
@@ -213,24 +204,17 @@ class TaskRunner:
             writer.closing = False
             await self._end_task()
             _runners.discard(self)
-        refusals = writer.refusals()
-        if not writer.clean:
-            error = unavailable(self.core, f"closed before all was applied, after {timeout:g} s")
-            for name, amount in error.pending.items():
-                log.error("counter %r: %d not applied when closed", name, amount)
-            raise error
-        if refusals:
-            raise refusals[0]
+        settle_close(self.core, timeout)
 
     async def _end_task(self) -> None:
         self.awake.set()
         self.urgent.set()
         task, self.task = self.task, None
         if task is not None and not task.done():
-            _done, waiting = await asyncio.wait({task}, timeout=0.2)
+            _done, waiting = await asyncio.wait({task}, timeout=REST)
             for late in waiting:
                 late.cancel()
-                await asyncio.wait({late}, timeout=0.2)
+                await asyncio.wait({late}, timeout=REST)
 
     async def _work_until(self, done: Callable[[], bool], deadline: float) -> None:
         if self.task is None or self.task.done():
@@ -246,8 +230,12 @@ class TaskRunner:
                 return
             await _wait(self.progress, min(rest, 0.1))
 
-    async def add(self, name: Name, amount: int) -> None:
-        raise AssertionError("counting does not wait")
+    def add(self, name: Name, amount: int) -> None:
+        if not self.core.add(name, amount):
+            self.core.add_large(name, amount)
+
+    def declare(self, name: bytes, shards: int | None) -> None:
+        self.core.declare(name, shards)
 
     # -- reading
 

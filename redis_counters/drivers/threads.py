@@ -7,7 +7,6 @@ The thread is started by the first increment, also in the child of a fork, and i
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import threading
 import time
@@ -15,10 +14,23 @@ import weakref
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, TypeVar
 
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_never, wait_random_exponential
+from tenacity import Retrying
 
+from redis_counters.drivers.pacing import (
+    FLUSH_TIMEOUT,
+    IDLE_POLL,
+    MOST_PAUSE,
+    REST,
+    buffer_full,
+    closed,
+    log,
+    retry_options,
+    round_error,
+    settle_close,
+    settle_flush,
+)
 from redis_counters.drivers.redis_py import BlockingLane, Client, ask, translate
-from redis_counters.errors import BufferFull, CounterError, Refused, Unavailable, UsageError
+from redis_counters.errors import CounterError, Refused
 from redis_counters.protocol.commands import Command
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.pump import Send
@@ -28,12 +40,6 @@ from redis_counters.protocol.values import CounterValue, Name
 from redis_counters.protocol.writer import Goal
 
 T = TypeVar("T")
-
-log = logging.getLogger("redis_counters")
-
-IDLE_POLL = 1.0  # seconds between looks at the buffer while nothing goes on
-FLUSH_TIMEOUT = 30.0  # seconds that flush() tries where the caller sets no limit
-MOST_PAUSE = 2.0  # seconds between attempts while Redis is away
 
 _runners: weakref.WeakSet[ThreadRunner] = weakref.WeakSet()
 
@@ -82,7 +88,7 @@ class ThreadRunner:
         """
         if self.thread is None or not self.thread.is_alive():
             if self.stopped:
-                raise UsageError(f"this client is closed; counter {name!r} was not counted")
+                raise closed(name)
             self._start()
         if not self.awake.is_set():
             self.awake.set()
@@ -104,13 +110,7 @@ class ThreadRunner:
 
     def _run(self) -> None:
         settings = self.core.settings
-        retrying = Retrying(
-            retry=retry_if_exception_type(CounterError),
-            wait=wait_random_exponential(multiplier=settings.flush_interval, min=0.01, max=MOST_PAUSE),
-            stop=stop_never,
-            sleep=self._pause,
-            before_sleep=self._note_failure,
-        )
+        retrying = Retrying(sleep=self._pause, **retry_options(self.core))
         while not self.stopped:
             self.awake.wait(self._patience())
             self.awake.clear()
@@ -143,11 +143,6 @@ class ThreadRunner:
     def _absorb(self) -> None:
         with self.lock:
             self.core.writer.drain()
-
-    def _note_failure(self, state: RetryCallState) -> None:
-        error = state.outcome.exception() if state.outcome is not None else None
-        if state.attempt_number == 1:
-            log.warning("flush failed, trying again: %s", error)
 
     def _round_unless_stopped(self) -> None:
         if not self.stopped:
@@ -193,11 +188,9 @@ class ThreadRunner:
             with self.lock:
                 steps.close()
         with self.lock:
-            errors = self.core.writer.errors
-            for error in errors:
-                if getattr(error, "counter", None) is None:
-                    raise error
-                log.error("refused by Redis, kept: %s", error)
+            error = round_error(self.core)
+        if error is not None:
+            raise error
         with self.changed:
             self.refusal = None
             self.rounds += 1
@@ -216,12 +209,7 @@ class ThreadRunner:
                 return
         self._work_until(goal.reached, time.monotonic() + limit)
         with self.lock:
-            if not goal.reached():
-                raise self._unavailable(f"not all was applied within {limit:g} s")
-            refusals = writer.refusals()
-            writer.overflowed.clear()
-        if refusals:
-            raise refusals[0]
+            settle_flush(self.core, goal.reached(), limit)
 
     def close(self, timeout: float) -> None:
         with self.lock:
@@ -237,21 +225,15 @@ class ThreadRunner:
             with self.lock:
                 self.stopped = True
                 writer.closing = False
-                clean, refusals = writer.clean, writer.refusals()
             self.awake.set()
             self.urgent.set()
             thread = self.thread
             if thread is not None and thread is not threading.current_thread():
-                thread.join(0.2)
+                thread.join(REST)
             _runners.discard(self)
             atexit.unregister(self._at_exit)
-        if not clean:
-            error = self._unavailable(f"closed before all was applied, after {timeout:g} s")
-            for name, amount in error.pending.items():
-                log.error("counter %r: %d not applied when closed", name, amount)
-            raise error
-        if refusals:
-            raise refusals[0]
+        with self.lock:
+            settle_close(self.core, timeout)
 
     def _work_until(self, done: Callable[[], bool], deadline: float) -> None:
         """Wait for the thread to get there; without a thread, do it here."""
@@ -282,11 +264,6 @@ class ThreadRunner:
                 time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
                 pause = min(pause * 2, MOST_PAUSE)
 
-    def _unavailable(self, what: str) -> Unavailable:
-        pending = self.core.writer.pending()
-        reason = f": {self.core.last_error}" if self.core.last_error else ""
-        return Unavailable(f"{what}{reason}; kept, and harmless to repeat", pending=pending)
-
     def _squeeze(self, name: Name, amount: int) -> bool:
         """The amount is counted (True), or may go into the buffer. Raises BufferFull where the option says so."""
         while True:
@@ -296,10 +273,7 @@ class ThreadRunner:
                 if not self.core.writer.full:
                     return False
             if not self.core.settings.block_when_full:
-                raise BufferFull(
-                    f"{self.core.settings.max_pending} names wait for Redis already (max_pending); "
-                    f"counter {name!r} was not counted"
-                )
+                raise buffer_full(self.core, name)
             self.urgent.set()
             with self.changed:
                 self.changed.wait(0.1)
@@ -337,64 +311,39 @@ class ThreadRunner:
 
     def read_one(self, name: bytes, max_age: float | None) -> CounterValue:
         """As `read`; spelled out, because from the cache it should cost next to nothing."""
-        if max_age is None:
-            core = self.core
-            snapshot = core.reads.cache.get(name)
-            if (
-                snapshot is not None
-                and snapshot.fresh_until > time.monotonic()
-                and snapshot.epoch == core.writer.epoch
-                and not core.buffer
-                and snapshot.value is not None
-            ):
-                return snapshot.value
-        return self.read((name,), max_age)[name]
+        value = self.core.reads.at_hand(name) if max_age is None else None
+        return value if value is not None else self.read((name,), max_age)[name]
 
     def read(self, names: Iterable[bytes], max_age: float | None) -> dict[bytes, CounterValue]:
         """Return values by name; from the cache where it is fresh enough, else from Redis in one round trip."""
-        age = self.core.settings.max_age if max_age is None else max_age
-        wanted = list(dict.fromkeys(names))
-        values: dict[bytes, CounterValue] = {}
-        missing: list[bytes] = []
-        reads = self.core.reads
         with self.lock:
-            self.core.writer.drain()
-            for name in wanted:
-                value = reads.cached(name, max_age) if age else None
-                if value is None and age and name in self.fetching:
-                    value = reads.last(name)  # somebody fetches it: meanwhile, the last one
-                if value is None:
-                    missing.append(name)
-                else:
-                    values[name] = value
+            values, missing = self.core.reads.split(names, max_age, self.fetching)
         if missing:
-            values.update(self._fetch(missing, shared=age > 0))
-        return {name: values[name] for name in wanted}
+            values.update(self._fetch(missing, shared=max_age is None or max_age > 0))
+        return values
 
     def _fetch(self, names: list[bytes], *, shared: bool) -> dict[bytes, CounterValue]:
-        """Fetch names; of those that somebody else fetches already, wait for what comes (if that is fresh enough)."""
-        values: dict[bytes, CounterValue] = {}
-        if shared and len(names) == 1:
-            name = names[0]
-            while True:
-                with self.lock:
-                    other = self.fetching.get(name)
-                    if other is None:
-                        mine = self.fetching[name] = threading.Event()
-                        break
-                other.wait()
-                with self.lock:
-                    value = self.core.reads.last(name)
-                if value is not None:
-                    return {name: value}
-            try:
-                return self._fetch_now(names)
-            finally:
-                with self.lock:
-                    self.fetching.pop(name, None)
-                mine.set()
-        values.update(self._fetch_now(names))
-        return values
+        """Fetch names; one that somebody else fetches already is waited for."""
+        if not shared or len(names) > 1:
+            return self._fetch_now(names)
+        name = names[0]
+        while True:
+            with self.lock:
+                other = self.fetching.get(name)
+                if other is None:
+                    mine = self.fetching[name] = threading.Event()
+                    break
+            other.wait()
+            with self.lock:
+                value = self.core.reads.last(name)
+            if value is not None:
+                return {name: value}
+        try:
+            return self._fetch_now(names)
+        finally:
+            with self.lock:
+                self.fetching.pop(name, None)
+            mine.set()
 
     def _fetch_now(self, names: list[bytes]) -> dict[bytes, CounterValue]:
         found: dict[bytes, Snapshot] = {}

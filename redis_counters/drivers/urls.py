@@ -24,9 +24,17 @@ class Opened:
         self.client.close()
         self.stop()
 
+    async def stop_all_asyncio(self) -> None:
+        """As `stop_all`, for a client of redis.asyncio."""
+        await self.client.aclose()
+        self.stop()
+
 
 def open_url(url: str, *, asyncio: bool) -> Opened:
-    """Return a client for the URL. It repeats a command once, at once: pacing is ours. Raises UsageError, Unavailable."""
+    """Return a client for the URL. It repeats a command once, at once: pacing is ours.
+
+    Raises: UsageError, Unavailable (an embedded server that does not start).
+    """
     if not isinstance(url, str):
         raise TypeError(f"url must be a str, not {type(url).__name__}")
     scheme, separator, rest = url.partition("://")

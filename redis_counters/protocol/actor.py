@@ -19,7 +19,7 @@ even when that flush is refused meanwhile, because a copy of the command may sti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import islice
@@ -119,13 +119,10 @@ class Actor:
         return Command(Script.ACTOR_OPEN, (self.registry,), (self.owner, self.id, generation, self.display))
 
     def _flush(self, limit: int) -> Command | None:
-        unknown = self.unknown
-        if unknown is None:
-            taken = self._take(limit)
-            if taken is None:
-                return None
-        else:  # a new chunk only after the last was answered: what may or may not have been applied goes along
-            taken = unknown.totals
+        # A new chunk only after the last was answered: what may or may not have been applied goes along again.
+        taken = self._take(limit) if self.unknown is None else self.unknown.totals
+        if taken is None:
+            return None
         plus, minus, shards = (t.total for t in self.tables)
         self.seq += 1
         if not (taken[1] or taken[2]) and not self.tables[0].floored:
@@ -134,13 +131,13 @@ class Actor:
             ({k: plus[k] for k in taken[0]}, {k: minus[k] for k in taken[1]}, {k: shards[k] for k in taken[2]})
         )
 
-    def _take(self, limit: int) -> tuple[dict[bytes, None], dict[bytes, None], dict[bytes, None]] | None:
+    def _take(self, limit: int) -> tuple[Collection[bytes], Collection[bytes], Collection[bytes]] | None:
         """Return the keys of the next chunk by kind; the kinds take turns in being first, so that none starves."""
-        taken: list[dict[bytes, None]] = [{}, {}, {}]
+        taken: list[list[bytes]] = [[], [], []]
         for turn in range(3):
             kind = (turn + self.seq) % 3
             if limit and self.tables[kind].dirty:
-                taken[kind] = dict.fromkeys(self.tables[kind].take(limit))
+                taken[kind] = self.tables[kind].take(limit)
                 limit -= len(taken[kind])
         return (taken[0], taken[1], taken[2]) if any(taken) else None
 
@@ -232,8 +229,7 @@ class Actor:
 
     def _answer_flush(self, reply: Reply, now: float) -> None:
         chunk = self.unknown
-        if chunk is None:  # pragma: no cover - every flush sets it
-            raise AssertionError("an answer without a flush")
+        assert chunk is not None
         if reply.word == "OK":
             self._acknowledge(chunk, reply)
             self.base = max(self.base, reply.number(0))
@@ -282,7 +278,7 @@ class Actor:
 
     def knows(self, seq: int) -> bool:
         """True if what was applied as of ``seq`` is known exactly: always, unless a fail-over went back too far."""
-        return seq >= self.base or self._as_of(seq, Kind.PLUS)[1] and self._as_of(seq, Kind.MINUS)[1]
+        return seq >= self.base or (self._as_of(seq, Kind.PLUS)[1] and self._as_of(seq, Kind.MINUS)[1])
 
     def _as_of(self, seq: int, kind: Kind) -> tuple[dict[bytes, int], bool]:
         """Return what was applied as of an earlier flush, and whether that is exact.

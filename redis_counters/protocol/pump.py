@@ -80,9 +80,7 @@ def _settle(writer: Writer, clock: Callable[[], float]) -> Steps:
 
 def open_namespace(settings: Settings) -> Command:
     """Return the command that makes, or finds, the namespace's record."""
-    return Command(
-        Script.NAMESPACE_OPEN, (meta_key(settings.namespace),), (SCHEMA, settings.buckets, settings.region)
-    )
+    return Command(Script.NAMESPACE_OPEN, (meta_key(settings.namespace),), (SCHEMA, settings.buckets, settings.region))
 
 
 def settled_keys(raw: object, settings: Settings) -> KeySpace:

@@ -8,7 +8,7 @@ Sans-I/O: generators yield lists of commands and are given the lists of their an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Container, Generator, Iterable
 from dataclasses import dataclass, field
 
 from redis_counters.crdt.slotmap import tally
@@ -68,6 +68,37 @@ class Reads:
         if now >= snapshot.fresh_until if max_age is None else now - snapshot.taken >= max_age:
             return None
         return self.value(name, snapshot)
+
+    def at_hand(self, name: bytes) -> CounterValue | None:
+        """Return the cached value if it is fresh and nothing has changed since it was made. Needs no lock."""
+        snapshot = self.cache.get(name)
+        if (
+            snapshot is not None
+            and snapshot.epoch == self.writer.epoch
+            and snapshot.fresh_until > self.clock()
+            and not self.writer.buffer
+        ):
+            return snapshot.value
+        return None
+
+    def split(
+        self, names: Iterable[bytes], max_age: float | None, fetching: Container[bytes]
+    ) -> tuple[dict[bytes, CounterValue], list[bytes]]:
+        """Return the values that the cache has, and the names to fetch; what is being fetched may be a little older."""
+        self.writer.drain()
+        values: dict[bytes, CounterValue] = {}
+        missing: list[bytes] = []
+        for name in dict.fromkeys(names):
+            value = None
+            if max_age != 0:
+                value = self.cached(name, max_age)
+                if value is None and name in fetching:
+                    value = self.last(name)
+            if value is None:
+                missing.append(name)
+            else:
+                values[name] = value
+        return values, missing
 
     def last(self, name: bytes) -> CounterValue | None:
         """Return the value from the last snapshot, whatever its age, if there is a valid one."""

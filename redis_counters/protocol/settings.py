@@ -77,6 +77,11 @@ def check_age(option: str, value: float) -> float:
     return float(value)
 
 
+def checked_age(value: float | None, option: str = "max_age") -> float | None:
+    """Return an age in seconds, or None where none was given. Raises TypeError, UsageError."""
+    return None if value is None else check_age(option, value)
+
+
 def _seconds(option: str, value: float, *, above: float = -1.0) -> float:
     seconds = check_age(option, value)
     if math.isinf(seconds) or seconds <= above:

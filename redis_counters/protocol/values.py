@@ -69,5 +69,5 @@ class CounterValue(int):
         self.pending = pending
         return self
 
-    def __getnewargs__(self) -> tuple[int, float, int]:
-        return (int(self), self.as_of, self.pending)
+    def __reduce__(self) -> tuple[type[CounterValue], tuple[int, float, int]]:
+        return (CounterValue, (int(self), self.as_of, self.pending))

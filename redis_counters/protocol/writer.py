@@ -20,7 +20,7 @@ from redis_counters.protocol.slots import Kind, Table
 from redis_counters.protocol.values import INT64_MAX, name_shown
 
 UNAVAILABLE_CODES = frozenset(
-    "BUSY LOADING MASTERDOWN READONLY OOM MISCONF NOREPLICAS CLUSTERDOWN TRYAGAIN MOVED ASK UNKILLABLE".split()
+    ("BUSY", "LOADING", "MASTERDOWN", "READONLY", "OOM", "MISCONF", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "MOVED")
 )
 
 
@@ -327,11 +327,10 @@ class Writer:
 
     def _move_on(self, actor: Actor, reply: Reply, now: float) -> None:
         """The actor was folded behind our back: what did not get across is counted by another one."""
-        if reply.word == "FOLDED":
-            seq = reply.number(0)
-        else:  # nobody can tell: never over-count, so the unknown counts as applied
-            seq = actor.seq if actor.unknown is not None else actor.base
-        if (reply.word == "GONE" and actor.unknown is not None) or not actor.knows(seq):
+        gone = reply.word == "GONE"
+        # GONE, nobody can tell: never over-count, so what is unknown counts as applied.
+        seq = reply.number(0) if not gone else actor.base if actor.unknown is None else actor.seq
+        if (gone and actor.unknown is not None) or not actor.knows(seq):
             self.uncertain += 1
         rest = actor.leftover(seq)
         bucket = self.buckets[actor.bucket]

@@ -1,0 +1,152 @@
+"""The asyncio face: `Counters` and `Counter`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any
+
+from redis_counters.drivers.tasks import TaskRunner
+from redis_counters.drivers.urls import open_url
+from redis_counters.face import CounterBase, CountersBase, make_core
+from redis_counters.face import nothing_asyncio as nothing
+from redis_counters.protocol.core import Inspection
+from redis_counters.protocol.settings import check_age, checked_age
+from redis_counters.protocol.values import CounterValue, Name, name_bytes
+
+
+class Counters(CountersBase):
+    """Counters on one Redis deployment: any number of names, any number of tasks of one event loop.
+
+    Increments are added up in memory and reach Redis within ``flush_interval``; what this process counted, it reads at
+    once. Options: docs/reference/options.md.
+
+    Raises: TypeError, UsageError for an option that is not accepted; nothing is sent yet.
+    """
+
+    _runner: TaskRunner
+
+    def __init__(
+        self,
+        client: Any,
+        *,
+        namespace: str = "rc",
+        region: str = "main",
+        actor: str | None = None,
+        shards: int | Mapping[str, int] = 1,
+        flush_interval: float = 0.1,
+        max_batch: int = 500,
+        max_pending: int = 1_000_000,
+        on_full: str = "raise",
+        max_age: float = 1.0,
+        reassert_window: float = 60.0,
+        buckets: int = 16,
+        rotate_slots: int = 10_000,
+        rotate_age: float = 3600.0,
+    ) -> None:
+        options = {
+            "namespace": namespace,
+            "region": region,
+            "shards": shards,
+            "flush_interval": flush_interval,
+            "max_batch": max_batch,
+            "max_pending": max_pending,
+            "on_full": on_full,
+            "max_age": max_age,
+            "reassert_window": reassert_window,
+            "buckets": buckets,
+            "rotate_slots": rotate_slots,
+            "rotate_age": rotate_age,
+        }
+        core = make_core(client, asyncio=True, actor=actor, options=options)
+        self._runner = TaskRunner(core, client)
+        self._begin(core, self._runner)
+        self._stop: Callable[[], Awaitable[None]] = nothing
+
+    @classmethod
+    def from_url(cls, url: str, **options: Any) -> Counters:
+        """Return counters on the Redis at a URL, with a client of their own that `close` ends too.
+
+        Schemes: redis, rediss, unix, valkey, valkeys, embedded, memory.
+        Raises: UsageError for the URL or an option.
+        """
+        opened = open_url(url, asyncio=True)
+        try:
+            self = cls(opened.client, **options)
+        except BaseException:
+            opened.stop()
+            raise
+        self._stop = opened.stop_all_asyncio
+        return self
+
+    async def __aenter__(self) -> Counters:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def get(self, name: Name, *, max_age: float | None = None) -> CounterValue:
+        """Return the counter's value, 0 for an unknown name. It includes all that this process has counted.
+
+        Staleness: of other processes' counts, at most ``max_age`` seconds (default: the option) plus their
+        ``flush_interval``; 0 asks Redis, infinity takes whatever is known.
+        Cost: none from the cache; else one round trip, O(slots).
+        Raises: Unavailable, WrongType, NotPermitted.
+        """
+        return await self._runner.read_one(name_bytes(name), checked_age(max_age))
+
+    async def get_many(self, names: Iterable[Name], *, max_age: float | None = None) -> dict[Name, CounterValue]:
+        """Return values by name, each as `get` would; keys are the names as given.
+
+        Cost: one round trip for all that is not in the cache.
+        """
+        wanted = {name: name_bytes(name) for name in names}
+        values = await self._runner.read(wanted.values(), checked_age(max_age))
+        return {name: values[raw] for name, raw in wanted.items()}
+
+    def counter(self, name: Name, *, shards: int | None = None) -> Counter:
+        """Return a handle on a counter; ``shards`` is recorded as its number of shards, which only grows."""
+        raw = name_bytes(name)
+        self._runner.declare(raw, shards)
+        return Counter(self, raw)
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """All that was buffered when called is in Redis.
+
+        ``timeout``: seconds, default 30.
+        Raises: Unavailable with ``.pending`` (kept, and sent later by itself); Refused for a counter that Redis, or
+        the range of a slot, refuses: all others are in Redis.
+        """
+        await self._runner.flush(checked_age(timeout, "timeout"))
+
+    async def close(self, timeout: float = 5.0) -> None:
+        """All that was counted is in Redis, its slots are folded, and the client is done; calling again does nothing.
+
+        ``timeout``: seconds.
+        Raises as `flush`; what is not in Redis then is in ``.pending``, and lost with the process.
+        """
+        try:
+            await self._runner.close(check_age("timeout", timeout))
+        finally:
+            stop, self._stop = self._stop, nothing
+            await stop()
+
+    async def inspect(self, name: Name) -> Inspection:
+        """Return what Redis holds of a counter: shards, slots, actors. Cost: 2 round trips or more."""
+        return await self._runner.ask(self._core.inspect(name))
+
+
+class Counter(CounterBase):
+    """A handle on one counter. `incr` here is the fastest way to count."""
+
+    __slots__ = ("_counters",)
+
+    def __init__(self, counters: Counters, name: bytes) -> None:
+        super().__init__(counters, name)
+        self._counters = counters
+
+    async def value(self, *, max_age: float | None = None) -> CounterValue:
+        """Return the value; as `Counters.get`."""
+        return await self._counters.get(self._name, max_age=max_age)

@@ -1,0 +1,130 @@
+"""What both faces have in common: making a client, and counting, which never waits in either."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from redis_counters.drivers.chance import default_display, mint
+from redis_counters.drivers.redis_py import is_asyncio, pool_of
+from redis_counters.errors import UsageError
+from redis_counters.protocol.core import Core
+from redis_counters.protocol.settings import make_settings
+from redis_counters.protocol.stats import Stats
+from redis_counters.protocol.values import Name, name_bytes, name_shown, signed_amount, unsigned_amount
+
+_ONE = 1  # `amount is _ONE` holds for the int 1 alone, not for True: the cheapest check there is
+
+
+class Runner(Protocol):
+    """What counting needs of a driver."""
+
+    def wake(self, name: Name, amount: int) -> bool: ...
+    def add(self, name: Name, amount: int) -> None: ...
+    def declare(self, name: bytes, shards: int | None) -> None: ...
+    def stats(self) -> Stats: ...
+
+
+def make_core(client: Any, *, asyncio: bool, actor: str | None, options: Mapping[str, Any]) -> Core:
+    """Return a core with these options. Raises TypeError, UsageError for the client or an option."""
+    pool_of(client)
+    if is_asyncio(client) != asyncio:
+        face, other = ("redis.asyncio", "redis_counters.asyncio") if not asyncio else ("redis", "redis_counters")
+        raise UsageError(f"client is one of {face}: use {other}.Counters with it")
+    settings = make_settings(actor=default_display() if actor is None else actor, **options)
+    return Core(settings, mint, time.monotonic, time.time, random.random)
+
+
+class CountersBase:
+    """Counting by name."""
+
+    _core: Core
+    _runner: Runner
+
+    def _begin(self, core: Core, runner: Runner) -> None:
+        self._core = core
+        self._runner = runner
+        self._ones = core.buffer.ones
+        self._wake = runner.wake
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__module__}.Counters namespace={self._core.settings.namespace.decode()!r}>"
+
+    def incr(self, name: Name, amount: int = 1) -> None:
+        """The counter is higher by ``amount`` (an int, 0 or more), and this process reads it so at once.
+
+        Cost: no I/O; about 0.1 microseconds.
+        Raises: TypeError, UsageError for the name or amount; Overflow for an amount that its slot has no room for;
+        BufferFull if `max_pending` names wait for Redis. Nothing is counted then.
+        """
+        if amount is _ONE and (type(name) is bytes or (type(name) is str and name.isascii())):
+            ones = self._ones
+            if not ones and self._wake(name, 1):
+                return
+            ones.append(name)
+        else:
+            self._add(name_bytes(name), unsigned_amount(amount, name))
+
+    def decr(self, name: Name, amount: int = 1) -> None:
+        """The counter is lower by ``amount`` (an int, 0 or more); otherwise as `incr`."""
+        self._add(name_bytes(name), -unsigned_amount(amount, name))
+
+    def add(self, name: Name, amount: int) -> None:
+        """The counter is higher by a signed ``amount``; otherwise as `incr`."""
+        self._add(name_bytes(name), signed_amount(amount, name))
+
+    def _add(self, name: bytes, amount: int) -> None:
+        if self._core.buffer or not self._wake(name, amount):
+            self._runner.add(name, amount)
+
+    def stats(self) -> Stats:
+        """Return the figures of this client."""
+        return self._runner.stats()
+
+
+class CounterBase:
+    """A handle on one counter. `incr` here is the fastest way to count."""
+
+    __slots__ = ("_base", "_name", "_ones", "_wake")
+
+    def __init__(self, base: CountersBase, name: bytes) -> None:
+        self._base = base
+        self._name = name
+        self._ones = base._ones
+        self._wake = base._wake
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__module__}.Counter {self.name!r}>"
+
+    @property
+    def name(self) -> Name:
+        """The counter's name: str where it is UTF-8, else bytes."""
+        return name_shown(self._name)
+
+    def incr(self, amount: int = 1) -> None:
+        """The counter is higher by ``amount``; as `Counters.incr`."""
+        if amount is _ONE:
+            ones = self._ones
+            if not ones and self._wake(self._name, 1):
+                return
+            ones.append(self._name)
+        else:
+            self._base.incr(self._name, amount)
+
+    def decr(self, amount: int = 1) -> None:
+        """The counter is lower by ``amount``; as `Counters.decr`."""
+        self._base.decr(self._name, amount)
+
+    def add(self, amount: int) -> None:
+        """The counter is higher by a signed ``amount``; as `Counters.add`."""
+        self._base.add(self._name, amount)
+
+
+def nothing() -> None:
+    """A client of the caller is the caller's to end."""
+
+
+async def nothing_asyncio() -> None:
+    """As `nothing`, awaited."""
