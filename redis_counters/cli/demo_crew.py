@@ -6,12 +6,34 @@ import multiprocessing
 import os
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 
 from redis_counters.cli.demo_worker import OTHERS, Report, work
 
 _JOIN = 30.0  # seconds: a worker that closes needs much less
+
+
+@contextmanager
+def _ctrl_c_held() -> Iterator[None]:
+    """Ctrl-C waits until the end of the block, and does not exist for a process started in it.
+
+    It reaches the whole process group, but only the parent acts on it: a child inherits what is blocked. Blocking alone
+    would not do for the parent: another thread of it would take the signal, and the main thread be interrupted.
+    """
+    resource_tracker.ensure_running()  # else the first start would do this, and unblock the signal on the way
+    held: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _frame: held.append(number))
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        signal.signal(signal.SIGINT, handler)
+    if held:
+        raise KeyboardInterrupt
 
 
 class Worker:
@@ -28,14 +50,8 @@ class Worker:
         self.rate = 0.0
         self._seen = time.monotonic()
         self._process = context.Process(target=work, args=(number, url, plain, theirs), daemon=True)
-        # A child inherits what is blocked: Ctrl-C reaches the whole process group, but only the parent acts on it. The
-        # first start would start this too, and unblock on the way.
-        resource_tracker.ensure_running()
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
+        with _ctrl_c_held():
             self._process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
 
     @property

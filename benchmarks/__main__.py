@@ -1,0 +1,42 @@
+"""``python -m benchmarks``: measure everything, print one table, keep it as JSON and as a picture."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from benchmarks import calls, distinct, hot, imports, memory, reads, report, zipf
+from benchmarks.harness import FULL, QUICK
+from benchmarks.server import server
+
+GROUPS = {module.__name__.rpartition(".")[2]: module for module in (calls, distinct, hot, zipf, reads, memory, imports)}
+
+
+def main() -> int:
+    """Returns 1 if a figure misses what it should reach."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="smaller and shorter; nothing is kept")
+    parser.add_argument("--only", nargs="+", choices=sorted(GROUPS), help="these groups; nothing is kept")
+    parser.add_argument("--markdown", action="store_true", help="measure nothing, put the kept table into the page")
+    options = parser.parse_args()
+    if options.markdown:
+        rows, where = report.load()
+        report.write_page(rows, where)
+        report.draw(rows)
+        return 0
+    rows = []
+    with server() as own:
+        where = report.conditions(own)
+        for name in options.only or GROUPS:
+            print(f"{name} ...", file=sys.stderr, flush=True)
+            rows += GROUPS[name].rows(own, QUICK if options.quick else FULL)
+    print(", ".join(f"{key} {value}" for key, value in where.items()))
+    print(report.table(rows))
+    if not options.quick and not options.only:
+        report.save(rows, where)
+        report.draw(rows)
+    return int(any(row.ok is False for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,102 @@
+"""What benchmarks share: sizes, rows, taking turns."""
+
+from __future__ import annotations
+
+import statistics
+import time
+import timeit
+from collections.abc import Callable
+from dataclasses import dataclass
+
+TIMES = "\N{MULTIPLICATION SIGN}"  # the unit of a ratio
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much each benchmark does."""
+
+    rounds: int  # how often the sides take turns
+    calls: int  # calls in a loop that is timed
+    threads: int
+    calls_per_thread: int
+    distinct: int  # names
+    hot: int  # increments of one name
+    zipf_names: int
+    zipf_seconds: float  # per side
+    reads: int  # reads in a loop that is timed
+    memory: int  # names
+    imports: int  # fresh interpreters per side
+
+
+FULL = Size(7, 200_000, 32, 20_000, 100_000, 2_000_000, 100_000, 10, 2000, 1_000_000, 21)
+QUICK = Size(3, 50_000, 32, 3_000, 30_000, 500_000, 100_000, 2, 500, 100_000, 11)
+TINY = Size(1, 200, 4, 200, 700, 5_000, 500, 0.2, 5, 2_000, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One figure. ``at_most`` or ``at_least`` is what it should reach; neither: it is only reported."""
+
+    what: str
+    value: float
+    unit: str = TIMES
+    at_most: float | None = None
+    at_least: float | None = None
+    note: str = ""
+
+    @property
+    def ok(self) -> bool | None:
+        """Whether the figure is where it should be; None where nothing is asked of it."""
+        if self.at_most is not None:
+            return self.value <= self.at_most
+        return None if self.at_least is None else self.value >= self.at_least
+
+    @property
+    def reach(self) -> str:
+        if self.at_most is not None:
+            return f"≤ {self.at_most:g} {self.unit}"
+        return "" if self.at_least is None else f"≥ {self.at_least:g} {self.unit}"
+
+    @property
+    def measured(self) -> str:
+        value = f"{self.value:,.0f}" if abs(self.value) >= 100 or self.value == int(self.value) else f"{self.value:.2f}"
+        return f"{value} {self.unit}".strip()
+
+
+def take_turns(rounds: int, *sides: Callable[[], float]) -> list[list[float]]:
+    """Run the sides one after the other, so often, each second time backwards; what each of them returned, per side."""
+    results: list[list[float]] = [[] for _ in sides]
+    for number in range(rounds):
+        order = range(len(sides))
+        for side in order if number % 2 == 0 else reversed(order):
+            results[side].append(sides[side]())
+    return results
+
+
+def ratio(over: list[float], under: list[float]) -> float:
+    """The median of the ratios of each round."""
+    return statistics.median(a / b for a, b in zip(over, under, strict=True))
+
+
+def per_call(call: Callable[[], object], calls: int) -> float:
+    """Seconds that one call takes, without the loop round it: the difference of medians over many short loops.
+
+    timeit compiles each loop anew: one loop for all would be specialized by CPython for the first callable it meets.
+    """
+    loops = min(calls, 100)
+    empty = timeit.Timer("pass").repeat(loops, calls // loops)
+    calling = timeit.Timer("call()", "call = given", globals={"given": call}).repeat(loops, calls // loops)
+    return (statistics.median(calling) - statistics.median(empty)) / (calls // loops)
+
+
+class Empty:
+    """Has a method that does nothing: what any call costs."""
+
+    def call(self) -> None: ...
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """How long the work takes."""
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin

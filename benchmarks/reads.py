@@ -1,0 +1,72 @@
+"""Reads that ask Redis, beside GET and MGET: counters with slots of many real writers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import redis
+
+from benchmarks.harness import Row, Size, per_call, ratio, take_turns
+from benchmarks.server import Server
+from redis_counters import Counters
+
+PAGE = 50
+ROOT = Path(__file__).resolve().parent.parent
+
+# Writers that end without closing leave their slots as they are, as those of live processes would be; their threads
+# and connections are gone and disturb nobody.
+WRITERS = """
+import os, sys
+from redis_counters import Counters
+url, shards, writers, *names = sys.argv[1:]
+every = [Counters.from_url(url, shards=int(shards), flush_interval=3600) for _ in range(int(writers))]
+for counters in every:
+    for name in names:
+        counters.incr(name)
+    counters.flush()
+os._exit(0)
+"""
+
+
+def write(url: str, names: list[str], *, writers: int, shards: int = 1) -> None:
+    """Each of so many writers has counted each name once, and has a slot."""
+    command = [sys.executable, "-c", WRITERS, url, str(shards), str(writers), *names]
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    subprocess.run(command, check=True, timeout=120, env={**os.environ, "PYTHONPATH": path})
+
+
+def rows(server: Server, size: Size) -> list[Row]:
+    server.clear()
+    page, plain = [f"page:{number}" for number in range(PAGE)], [f"plain:{number}" for number in range(PAGE)]
+    write(server.url, ["one", *page], writers=8)
+    write(server.url, ["wide"], writers=16 * 12, shards=16)
+    server.client.mset(dict.fromkeys(plain, 8))
+    with Counters.from_url(server.url) as counters, redis.Redis.from_url(server.url) as client:
+        expected = {"one": 8, "wide": 192, page[-1]: 8}
+        if counters.get_many(expected, max_age=0) != expected:
+            raise AssertionError("the writers did not write what was asked")
+        sides = take_turns(
+            size.rounds,
+            lambda: per_call(lambda: client.get("plain:0"), size.reads),
+            lambda: per_call(lambda: counters.get("one", max_age=0), size.reads),
+            lambda: per_call(lambda: counters.get("wide", max_age=0), max(size.reads // 4, 2)),
+            lambda: per_call(lambda: client.mget(plain), max(size.reads // 4, 2)),
+            lambda: per_call(lambda: counters.get_many(page, max_age=0), max(size.reads // 4, 2)),
+        )
+    get, one, wide, mget, many = sides
+    micro = [f"{min(side) * 1e6:.0f} µs" for side in sides]
+    return [
+        Row(
+            "get, not cached, one shard of 8 slots / GET", ratio(one, get), at_most=1.3, note=f"{micro[1]}, {micro[0]}"
+        ),
+        Row("get, not cached, 16 shards of 12 slots / GET", ratio(wide, get), at_most=2.5, note=micro[2]),
+        Row(
+            f"get_many of {PAGE}, not cached, 8 slots each / MGET of {PAGE}",
+            ratio(many, mget),
+            at_most=2.5,
+            note=f"{micro[4]}, {micro[3]}",
+        ),
+    ]

@@ -1,0 +1,50 @@
+"""A server of the benchmarks' own, on a loopback TCP port: where the usual client meets the usual server."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import redis
+
+from redis_counters.drivers.embedded import EmbeddedServer
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """``url`` leads there; ``client`` is a client for questions, not for measuring."""
+
+    url: str
+    client: redis.Redis
+
+    def cpu(self) -> float:
+        """Seconds of CPU that the server has used so far."""
+        info = self.client.info("cpu")
+        return float(info["used_cpu_user"]) + float(info["used_cpu_sys"])
+
+    def memory(self) -> int:
+        """Bytes that the server's data takes."""
+        return int(self.client.info("memory")["used_memory"])
+
+    def version(self) -> str:
+        info = self.client.info("server")
+        return f"valkey {info['valkey_version']}" if "valkey_version" in info else f"redis {info['redis_version']}"
+
+    def clear(self) -> None:
+        self.client.flushall()
+
+
+@contextmanager
+def server() -> Iterator[Server]:
+    """A fresh server, gone at the end."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    embedded = EmbeddedServer.start(None, "--bind", "127.0.0.1", "--port", str(port))
+    url = f"redis://127.0.0.1:{port}/0"
+    with embedded, redis.Redis.from_url(url) as client:
+        if int(client.info("server")["process_id"]) != embedded.pid:
+            raise RuntimeError(f"another server answers at port {port}")
+        yield Server(url, client)

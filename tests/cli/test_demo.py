@@ -1,0 +1,201 @@
+"""The demo and the bench of the command line: real processes, a real server, real losses."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from redis_counters.cli import bench as bench_module
+from redis_counters.cli import demo as demo_module
+from redis_counters.cli.demo import Outcome, Side
+from redis_counters.cli.demo_crew import Crew
+from tests.cli.commands import COMMAND, environment, run
+from tests.servers import RealServer
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
+
+
+def start(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
+    """The demo in a session of its own: Ctrl-C there reaches all its processes and no other."""
+    return subprocess.Popen([*COMMAND, "demo", *arguments], env=environment(None), start_new_session=True, **options)
+
+
+def states(session: int) -> list[str]:
+    """The states of the processes of this session that still exist; T is a frozen one."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _parent, _group, of = process.read_text().rpartition(")")[2].split()[:4]
+            if int(of) == session and state != "Z":
+                found.append(state)
+    return found
+
+
+def await_none_left(session: int) -> None:
+    deadline = time.monotonic() + 10
+    while (left := states(session)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert left == []
+
+
+def test_ours_is_exact_and_each_lost_reply_of_incr_is_one_too_many() -> None:
+    """Three seconds with a stop, a replacement, a freeze and losses: nothing is wrong on our side, and INCR's error is
+    what the link did to it."""
+    process = start("--seconds", "3", "--json", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    out, err = process.communicate(timeout=100)
+    assert (process.returncode, err) == (0, b"")
+    seen = json.loads(out)
+    assert seen["exact"]
+    assert seen["errors"] == []
+    assert seen["ours"] == seen["issued"]
+    assert seen["issued"]["hot"] == seen["issued"]["others"] > 0
+    assert seen["our_replies_lost"] == seen["our_commands"] // demo_module.OUR_LOSS > 0
+    over = sum(seen["incr"][part] - seen["issued"][part] for part in ("hot", "others"))
+    assert over == seen["incr_replies_lost"] > 0
+    assert 0 < seen["incr"]["wrong_names"] <= seen["incr_replies_lost"]
+    await_none_left(process.pid)
+
+
+def test_in_a_pipe_there_is_one_table_and_nothing_else() -> None:
+    process = start("--seconds", "1", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    out, err = process.communicate(timeout=100)
+    assert (process.returncode, err) == (0, b"")
+    assert b"\x1b" not in out
+    assert out.count(b"the hot name") == 1
+    assert out.count(b"At the end") == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_on_a_terminal_the_table_lives() -> None:
+    """Workers appear with their states, the replaced and the frozen one too."""
+    ours, theirs = pty.openpty()
+    process = start("--seconds", "3", stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    seen = bytearray()
+
+    def read() -> None:
+        try:
+            while data := os.read(ours, 65536):
+                seen.extend(data)
+        except OSError:
+            pass  # Linux reports the end of a terminal so
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        assert process.wait(timeout=100) == 0
+    finally:
+        process.kill()
+        reader.join(timeout=10)
+        os.close(ours)
+    for word in (b"counting", b"closed", b"frozen", b"per second", b"At the end"):
+        assert word in seen
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_everything_and_what_was_counted_is_exact(number: signal.Signals) -> None:
+    """A signal while one worker is frozen, Ctrl-C to the whole group as a terminal sends it: the workers close, the
+    table is that of what was issued so far, and no process is left."""
+    process = start("--seconds", "6", "--json", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 30
+    while "T" not in states(process.pid):
+        assert time.monotonic() < deadline, "no worker was frozen"
+        time.sleep(0.05)
+    if number is signal.SIGINT:
+        os.killpg(process.pid, number)
+    else:
+        process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == demo_module.INTERRUPTED, err
+    seen = json.loads(out)
+    assert seen["ours"] == seen["issued"]
+    assert seen["issued"]["hot"] > 0
+    await_none_left(process.pid)
+
+
+@pytest.mark.parametrize("processes", [2, 4, 6])
+def test_ctrl_c_while_it_starts_leaves_nothing_behind(processes: int) -> None:
+    """Whatever has started so far ends, without a traceback."""
+    process = start("--seconds", "30", "--json", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 30
+    while len(states(process.pid)) < processes:
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == demo_module.INTERRUPTED, err
+    assert b"Traceback" not in err
+    await_none_left(process.pid)
+
+
+def test_the_exit_code_is_that_of_our_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One count that is wrong, or a worker that failed, and the demo fails."""
+
+    def outcome(ours: Side, errors: list[str]) -> int:
+        result = Outcome(Side(5, 7), Side(6, 7, 1), ours, 1, 1, 50, errors)
+        monkeypatch.setattr(demo_module, "run", lambda seconds, show: (result, False))
+        with pytest.raises(typer.Exit) as left:
+            demo_module.demo()
+        return left.value.exit_code
+
+    assert outcome(Side(5, 7), []) == 0
+    assert outcome(Side(5, 6, 1), []) == 1
+    assert outcome(Side(5, 7, 2), []) == 1
+    assert outcome(Side(5, 7), ["worker 1: gone"]) == 1
+
+
+def test_a_worker_that_dies_is_an_error(any_server: RealServer) -> None:
+    """Nobody knows what it issued last, so the demo cannot call its result exact."""
+    with Crew(any_server.url, (any_server.host, any_server.port), size=1) as crew:
+        (worker,) = crew.workers
+        read_until(crew, lambda: worker.report.total > 0)
+        os.kill(worker.pid, signal.SIGKILL)
+        read_until(crew, lambda: worker.state == "failed")
+        crew.finish()
+        assert crew.errors == ["worker 1: the process ended without a last report"]
+
+
+def read_until(crew: Crew, done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not done():
+        assert time.monotonic() < deadline
+        crew.read(0.1)
+
+
+def test_bench_compares_four_ways_and_leaves_no_key(any_server: RealServer) -> None:
+    any_server.client().set("mine", 1)
+    done = run(any_server, "bench", "--seconds", "0.1", "--json")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert any_server.client().keys() == [b"mine"]
+    rows = json.loads(done.stdout)["results"]
+    assert len(rows) == 4
+    assert all(row["found"] == row["increments"] > 0 for row in rows)
+    assert rows[0]["times_incr"] == 1
+
+
+def test_bench_prints_a_row_for_each_way(any_server: RealServer) -> None:
+    done = run(any_server, "bench", "--seconds", "0.05")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert len(done.stdout.splitlines()) == 5
+
+
+def test_bench_fails_on_a_wrong_count(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    results = [bench_module.Result("INCR", 10, 1.0, 11), bench_module.Result("ours", 10, 1.0, 10)]
+    monkeypatch.setattr(bench_module, "run", lambda url, namespace, seconds: results)
+    with pytest.raises(typer.Exit) as left:
+        bench_module.bench()
+    assert left.value.exit_code == 1
+    assert "INCR: issued 10, found 11" in capsys.readouterr().err
