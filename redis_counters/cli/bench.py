@@ -14,6 +14,7 @@ import typer
 
 from redis_counters import Counters
 from redis_counters.cli import options, output
+from redis_counters.drivers.urls import open_url
 from redis_counters.protocol.keys import DEFAULT_BUCKETS, KeySpace, meta_key, namespace_bytes
 
 PIPELINE = 1000
@@ -68,8 +69,10 @@ def bench(
 def run(url: str, namespace: str, seconds: float) -> list[Result]:
     """Measure the four ways of counting, each for about ``seconds``, in keys of this namespace, and remove these."""
     scratch, distinct = namespace_bytes(namespace), [f"name:{number}" for number in range(MOST_DISTINCT)]
+    opened = open_url(url, asyncio=False)
+    client: redis.Redis = opened.client
     try:
-        with Counters.from_url(url, namespace=namespace) as counters, redis.Redis.from_url(url) as client:
+        with Counters(client, namespace=namespace) as counters:
             counters.incr("warm")
             counters.flush(timeout=10)
             return [
@@ -79,8 +82,10 @@ def run(url: str, namespace: str, seconds: float) -> list[Result]:
                 _distinct(counters, distinct, seconds),
             ]
     finally:
-        with redis.Redis.from_url(url) as client:
+        try:
             _remove(client, _keys(scratch, [b"warm", b"hot", *(name.encode() for name in distinct)]))
+        finally:
+            opened.stop_all()
 
 
 def _timed(what: str, seconds: float, step: Callable[[], int], finish: Callable[[], int]) -> Result:
@@ -127,6 +132,7 @@ def _hot(counters: Counters, seconds: float) -> Result:
 
 
 def _distinct(counters: Counters, names: list[str], seconds: float) -> Result:
+    """Count each name once, and cut the list to the names that were counted: only these are to be removed."""
     rest, used = iter(names), 0
 
     def step() -> int:
@@ -142,7 +148,8 @@ def _distinct(counters: Counters, names: list[str], seconds: float) -> Result:
         return used
 
     result = _timed("redis-counters, each name once", seconds, step, finish)
-    found = sum(counters.get_many(names[:used], max_age=0).values())
+    del names[used:]
+    found = sum(counters.get_many(names, max_age=0).values())
     return Result(result.what, result.increments, result.seconds, found)
 
 
