@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from redis_counters import Counters
-from redis_counters.cli import delivery, options, output, reading
-from redis_counters.cli.progress import REFRESH, Show, Tally, progress
+from redis_counters.cli import options, output, reading
+from redis_counters.cli.delivery import Delivery
+from redis_counters.cli.progress import REFRESH, Tally, progress
 from redis_counters.cli.reading import Source
 from redis_counters.cli.stopping import Stop
 from redis_counters.errors import CounterError
@@ -38,20 +38,16 @@ def count(
     Ctrl-C stops reading, brings what was counted to Redis and says how far it got; a second one gives up at once.
     """
     sources = reading.check([output.to_bytes(name) for name in files or ["-"]])
-    counters = Counters.from_url(url, namespace=namespace, max_pending=delivery.MAX_PENDING)
     tally = Tally()
     trouble: Exception | None = None
-    with Stop() as stop:
-        try:
-            counters.get(b"", max_age=0)  # a server that is away is told of before anything is read
-            with progress(sources) as show:
-                try:
-                    _count(sources, output.to_bytes(prefix), counters, tally, stop, show, timeout)
-                except OSError as error:
-                    trouble = error
-                delivery.deliver(counters, tally, stop, show, timeout)
-        finally:
-            delivery.give_up(counters)
+    with Stop() as stop, Delivery(url, namespace, tally, stop, timeout) as delivery:
+        delivery.check()  # a server that is away is told of before anything is read
+        with progress(sources) as delivery.show:
+            try:
+                _count(sources, output.to_bytes(prefix), tally, stop, delivery)
+            except OSError as error:
+                trouble = error
+            delivery.finish()
     if as_json:
         output.print_json(_summary(tally, stop))
     elif sys.stderr.isatty() and not stop and trouble is None:
@@ -64,27 +60,17 @@ def count(
         raise typer.Exit(stop.exit_code)
 
 
-def _count(
-    sources: Sequence[Source],
-    prefix: bytes,
-    counters: Counters,
-    tally: Tally,
-    stop: Stop,
-    show: Show,
-    patience: float,
-) -> None:
+def _count(sources: Sequence[Source], prefix: bytes, tally: Tally, stop: Stop, delivery: Delivery) -> None:
     """Count until the end or a signal; afterwards ``tally`` says exactly which lines were counted."""
     for source in sources:
         tally.begin(source)
         for lines, size in reading.blocks(source, stop, REFRESH):
             names = Counter(lines)
-            if not delivery.make_room(counters, len(names), tally, stop, show, patience):
+            if not delivery.count(names, prefix):
                 return
-            for name, times in names.items():
-                counters.incr(prefix + name, times)
             tally.names.add(names)
             tally.add(len(lines), size)
-            show(tally, counters.stats().flushed)
+            delivery.refresh()
         if stop:
             return
 

@@ -1,82 +1,128 @@
-"""Bringing what ``count`` has counted to Redis, in short steps, so that a signal is seen and the bar moves."""
+"""Bringing what ``count`` counts to Redis: in bounded memory, and in short steps, so that the bar moves."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 
 from redis_counters import Counters
 from redis_counters.cli import output
-from redis_counters.cli.progress import REFRESH, Show, Tally
+from redis_counters.cli.progress import REFRESH, Show, Tally, show_nothing
 from redis_counters.cli.stopping import Stop
-from redis_counters.errors import CounterError, Unavailable
+from redis_counters.drivers.urls import open_url
+from redis_counters.errors import CounterError, Refused, Unavailable
 
-MAX_PENDING = 1_000_000
+MAX_PENDING = 500_000
+# A client keeps its totals for a while, so as to assert them again after a fail-over: some 250 bytes for each name.
+MAX_SLOTS = 1_000_000
 _NAMES_SHOWN = 5
-# Seconds. An attempt that fails gathers what is pending, which takes a while for a million names: not too often.
+# Seconds. An attempt that fails gathers what is pending, which takes a while for many names: not too often.
 _STEP = 1.0
 # Seconds for closing the actors and folding their slots: counts are safe already, this only tidies up.
 _CLOSE = 30.0
 
 
-def make_room(counters: Counters, names: int, tally: Tally, stop: Stop, show: Show, patience: float) -> bool:
-    """Wait until that many more names may be pending; False if told to stop meanwhile.
+class Delivery:
+    """Counts blocks of names. ``timeout``: seconds that it waits for a Redis that is away; ``show`` is the bar."""
 
-    Asked before a block, so that ``incr`` never refuses in the middle of one.
-    Raises: Unavailable, if nothing gets across for ``patience`` seconds.
-    """
-    flushed, deadline = -1, 0.0
-    while (stats := counters.stats()).pending + names > MAX_PENDING:
-        if stop:
+    def __init__(self, url: str, namespace: str, tally: Tally, stop: Stop, timeout: float) -> None:
+        self.show: Show = show_nothing
+        self._opened = open_url(url, asyncio=False)
+        self._namespace = namespace
+        self._tally = tally
+        self._stop = stop
+        self._timeout = timeout
+        self._flushed_before = 0
+        self._counters = self._new_counters()
+
+    def __enter__(self) -> Delivery:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing more is sent, not even when the interpreter ends."""
+        with suppress(CounterError):
+            self._counters.close(timeout=0)
+        self._opened.stop_all()
+
+    def check(self) -> None:
+        """Raise what keeps Redis from being read, before anything is counted."""
+        self._counters.get(b"", max_age=0)
+
+    def count(self, names: Mapping[bytes, int], prefix: bytes) -> bool:
+        """Count all of these names; False if told to stop while Redis kept it waiting, and none of them is counted.
+
+        Raises: Unavailable, if nothing gets across for the time-out; then too none is counted.
+        """
+        if not self._make_room(len(names)):
             return False
-        if stats.flushed != flushed:
-            flushed, deadline = stats.flushed, time.monotonic() + patience
-        elif time.monotonic() > deadline:
-            _flush(counters, tally, 0.0)
-        show(tally, stats.flushed, "waiting for Redis")
-        time.sleep(REFRESH / 4)
-    return True
+        incr = self._counters.incr
+        for name, times in names.items():
+            incr(prefix + name, times)
+        return True
 
+    def refresh(self, note: str = "") -> None:
+        """Bring the bar up to date."""
+        self.show(self._tally, self._flushed_before + self._counters.stats().flushed, note)
 
-def deliver(counters: Counters, tally: Tally, stop: Stop, show: Show, timeout: float) -> None:
-    """All that was counted is in Redis, of which Redis has confirmed every name.
+    def finish(self) -> None:
+        """All that was counted is in Redis, and folded.
 
-    Raises: Unavailable with a summary of what did not get across within ``timeout`` seconds.
-    """
-    deadline = time.monotonic() + timeout
-    while (rest := deadline - time.monotonic()) > _STEP:
+        Raises: Unavailable, with a summary of what did not get across within the time-out; Refused, for a counter that
+        Redis refuses, when all others are in Redis.
+        """
+        self._finish(time.monotonic() + self._timeout)
+
+    def _finish(self, deadline: float) -> None:
         try:
-            counters.flush(timeout=_STEP)
-            break
-        except Unavailable:
-            show(tally, counters.stats().flushed, "interrupted, flushing" if stop else "flushing")
-    _flush(counters, tally, rest)
-    show(tally, counters.stats().flushed, "folding")
-    with _told(counters, tally):
-        counters.close(timeout=_CLOSE)
+            while (rest := deadline - time.monotonic()) > _STEP:
+                try:
+                    self._counters.flush(timeout=_STEP)
+                    break
+                except Unavailable:
+                    self.refresh("interrupted, flushing" if self._stop else "flushing")
+            self._counters.flush(timeout=max(0.0, rest))
+            self.refresh("folding")
+            self._counters.close(timeout=_CLOSE)
+        except Unavailable as error:
+            raise self._undelivered(error) from error
+        except Refused as error:
+            told = self._refused(error)
+            with suppress(CounterError):
+                self._counters.close(timeout=_CLOSE)
+            raise told from error
 
+    def _new_counters(self) -> Counters:
+        return Counters(self._opened.client, namespace=self._namespace, max_pending=MAX_PENDING)
 
-def give_up(counters: Counters) -> None:
-    """Nothing more is sent, not even when the interpreter ends. Of no effect after `deliver`."""
-    with suppress(CounterError):
-        counters.close(timeout=0)
+    def _make_room(self, names: int) -> bool:
+        """Asked before a block, so that ``incr`` never refuses in the middle of one."""
+        flushed, deadline = -1, 0.0
+        while (stats := self._counters.stats()).pending + names > MAX_PENDING:
+            if self._stop:
+                return False
+            if stats.flushed != flushed:
+                flushed, deadline = stats.flushed, time.monotonic() + self._timeout
+            elif time.monotonic() > deadline:
+                self._finish(deadline)
+            self.refresh("waiting for Redis")
+            time.sleep(REFRESH / 4)
+        if stats.slots > MAX_SLOTS:
+            self.finish()
+            self._flushed_before += self._counters.stats().flushed
+            self._counters = self._new_counters()
+        return True
 
-
-def _flush(counters: Counters, tally: Tally, timeout: float) -> None:
-    with _told(counters, tally):
-        counters.flush(timeout=timeout)
-
-
-@contextmanager
-def _told(counters: Counters, tally: Tally) -> Iterator[None]:
-    """An Unavailable from inside tells a human what is missing: this process ends and keeps nothing."""
-    try:
-        yield
-    except Unavailable as error:
-        reason = counters.stats().last_error or "Redis takes too long"
+    def _undelivered(self, error: Unavailable) -> Unavailable:
+        """The error that tells a human what is missing: this process ends, and keeps nothing."""
+        reason = self._counters.stats().last_error or "Redis takes too long"
         amounts = sorted(error.pending.items(), key=lambda item: (-abs(item[1]), str(item[0])))
         names = [output.printable(name if isinstance(name, bytes) else name.encode()) for name, _ in amounts]
         shown = ", ".join(names[:_NAMES_SHOWN]) + (", ..." if len(names) > _NAMES_SHOWN else "")
         missing = f"{sum(error.pending.values()):,} are not known to be in Redis, {len(names):,} names: {shown}"
-        raise Unavailable(f"{reason}; of {tally.position}, {missing}", pending=error.pending) from error
+        return Unavailable(f"{reason}; of {self._tally.position}, {missing}", pending=error.pending)
+
+    def _refused(self, error: Refused) -> Refused:
+        """The same for a counter, or a command, that Redis refuses."""
+        missing = f"{self._counters.stats().pending:,} names are not known to be in Redis"
+        return Refused(f"{error}; of {self._tally.position}, {missing}", counter=error.counter)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from redis_counters import Counters
 from redis_counters.cli import options, output
+from redis_counters.cli.session import session
 from redis_counters.crdt.slotmap import Half
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def inspect(
     The value is the sum of 'counts', which is total - floor: what a floor covers was deleted. Entries of sign '-' come
     from decrements. 'base' holds what actors that ended had counted; 'last seen' is the server's clock, epoch seconds.
     """
-    with Counters.from_url(url, namespace=namespace) as counters:
+    with session(url, namespace) as counters:
         found = counters.inspect(output.to_bytes(name))
     if as_json:
         output.print_json(_as_json(name, found))

@@ -61,15 +61,15 @@ class Show(Protocol):
     def __call__(self, tally: Tally, flushed: int, note: str = "") -> None: ...
 
 
-def _show_nothing(tally: Tally, flushed: int, note: str = "") -> None:
-    pass
+def show_nothing(tally: Tally, flushed: int, note: str = "") -> None:
+    """Where there is no terminal."""
 
 
 @contextmanager
 def progress(sources: Sequence[Source]) -> Iterator[Show]:
     """A bar on standard error if it is a terminal, else nothing; gone at the end."""
     if not sys.stderr.isatty():
-        yield _show_nothing
+        yield show_nothing
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn

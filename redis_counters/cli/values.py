@@ -7,8 +7,11 @@ from typing import Annotated
 
 import typer
 
-from redis_counters import Counters
 from redis_counters.cli import options, output
+from redis_counters.cli.session import session
+from redis_counters.errors import OutcomeUnknown, Unavailable
+
+FLUSH_TIMEOUT = 10.0
 
 
 def get(
@@ -23,7 +26,7 @@ def get(
     counted is 0. A name that starts with a dash goes behind '--'.
     """
     wanted = [output.to_bytes(name) for name in names]
-    with Counters.from_url(url, namespace=namespace) as counters:
+    with session(url, namespace) as counters:
         found = counters.get_many(wanted, max_age=0)
     values = {name: int(found[name]) for name in wanted}
     if as_json:
@@ -44,9 +47,14 @@ def incr(
 ) -> None:
     """Add N (1) to a counter and print its new value, when Redis has confirmed it."""
     counter = output.to_bytes(name)
-    with Counters.from_url(url, namespace=namespace) as counters:
+    with session(url, namespace) as counters:
+        counters.get(counter, max_age=0)  # a server that is away is told of before anything is counted
         counters.add(counter, amount)
-        counters.flush(timeout=10)
+        try:
+            counters.flush(timeout=FLUSH_TIMEOUT)
+        except Unavailable as error:
+            reason = counters.stats().last_error or "Redis takes too long"
+            raise OutcomeUnknown(f"{reason}; given up, whether it was counted is not known") from error
         value = int(counters.get(counter, max_age=0))
     if as_json:
         output.print_json({output.to_json_text(counter): value})

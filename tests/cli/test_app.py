@@ -1,0 +1,119 @@
+"""The frame of the command line: usage errors, exit codes, the missing extra, the reader that goes away."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import redis_counters
+from tests.cli.commands import COMMAND, TIMEOUT, environment, run
+from tests.servers import RealServer, free_port
+
+COMMANDS = ["count", "get", "incr", "inspect", "doctor", "demo", "bench"]
+
+
+def test_version() -> None:
+    """--version prints the package's version."""
+    result = run(None, "--version")
+    assert (result.returncode, result.stdout) == (0, f"redis-counters {redis_counters.__version__}\n".encode())
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_has_help(command: str) -> None:
+    """The list of commands names each, and each has a help text with a URL to set where it takes one."""
+    assert f" {command} ".encode() in run(None, "--help").stdout
+    result = run(None, command, "--help")
+    assert result.returncode == 0
+    assert b"Usage: redis-counters " + command.encode() in result.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nonsense"],
+        ["get"],
+        ["get", "--nonsense"],
+        ["incr", "a", "1.5"],
+        ["incr", "a", "b"],
+        ["count", "--timeout", "-1"],
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_code_2(arguments: list[str]) -> None:
+    """What is wrong stands on one line of standard error."""
+    result = run(None, *arguments)
+    assert (result.returncode, result.stdout) == (2, b"")
+    assert result.stderr.startswith(b"redis-counters: ")
+    assert result.stderr.count(b"\n") == 1
+
+
+def test_no_command_prints_the_help() -> None:
+    """Without a command the help is printed, and it is wrong usage."""
+    result = run(None)
+    assert (result.returncode, result.stderr) == (2, b"")
+    assert b"doctor" in result.stdout
+
+
+@pytest.mark.parametrize("command", [["get", "a"], ["incr", "a"], ["inspect", "a"], ["count"], ["doctor"]])
+def test_server_away(command: list[str]) -> None:
+    """A server that is away: exit code 1, one line, and no password in it."""
+    result = run(None, *command, "--url", f"redis://user:sesame@127.0.0.1:{free_port()}/0")
+    assert (result.returncode, result.stdout) == (1, b"")
+    assert result.stderr.startswith(b"redis-counters: ")
+    assert result.stderr.count(b"\n") == 1
+    assert b"sesame" not in result.stderr
+
+
+@pytest.mark.parametrize("url", ["nonsense", "http://user:sesame@localhost", "redis://user:sesame@localhost:port"])
+def test_bad_url(url: str) -> None:
+    """A URL that is none: wrong usage, one line, and no password in it."""
+    result = run(None, "get", "a", "--url", url)
+    assert (result.returncode, result.stdout) == (2, b"")
+    assert result.stderr.count(b"\n") == 1
+    assert b"sesame" not in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["get", "--help"]])
+def test_help_does_not_show_a_password(arguments: list[str]) -> None:
+    """Help shows no defaults that came from the environment or the command line."""
+    secret = environment(None, REDIS_COUNTERS_URL="redis://:sesame@localhost")
+    result = subprocess.run([*COMMAND, *arguments], capture_output=True, timeout=TIMEOUT, env=secret)
+    before = run(None, "--url", "redis://:sesame@localhost", *arguments)
+    assert (result.returncode, before.returncode) == (0, 0)
+    assert b"sesame" not in result.stdout + before.stdout
+
+
+@pytest.mark.parametrize("missing", ["typer", "rich"])
+def test_missing_extra(missing: str) -> None:
+    """Without the extra the command says what to install."""
+    code = f"import sys; sys.modules['{missing}'] = None; from redis_counters.cli import main; main()"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=TIMEOUT, env=environment(None))
+    assert (result.returncode, result.stdout) == (2, b"")
+    assert b"redis-counters[cli]" in result.stderr
+    assert result.stderr.count(b"\n") == 1
+
+
+def test_options_before_the_command(any_server: RealServer) -> None:
+    """The options of every command may stand before it too; behind it they win."""
+    run(any_server, "incr", "a", "5")
+    away = f"redis://127.0.0.1:{free_port()}"
+    assert run(None, "--url", any_server.url, "--json", "get", "a").stdout == b'{"a": 5}\n'
+    assert run(None, "--url", away, "get", "a", "--url", any_server.url).stdout == b"a\t5\n"
+    assert run(any_server, "--namespace", "other", "get", "a").stdout == b"a\t0\n"
+    assert run(any_server, "--url", away, "get", "a").returncode == 1
+
+
+def test_reader_goes_away(any_server: RealServer) -> None:
+    """Nobody reads the output to its end: no traceback, no complaint."""
+    names = [f"{number:0100d}" for number in range(10_000)]
+    command = [*COMMAND, "get", *names]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(any_server)
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.read(10) == names[0].encode()[:10]
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        process.wait(TIMEOUT)

@@ -1,0 +1,282 @@
+"""``doctor``: what it makes of answers, told by hand, and of real servers and users with less than all permissions."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from redis_counters.cli import doctor as judge
+from redis_counters.cli.doctor import Facts, Finding, Level, Trial
+from redis_counters.cli.examine import INSIDE, TRY_COMMANDS, examine
+from tests.cli.commands import run
+from tests.servers import RealServer
+
+OK, WARNING, PROBLEM = Level.OK, Level.WARNING, Level.PROBLEM
+LUA = Path(__file__).parents[2] / "lua"
+
+
+@pytest.mark.parametrize(
+    ("info", "level", "found"),
+    [
+        ({"redis_version": "7.0.15"}, OK, "Redis 7.0.15"),
+        ({"redis_version": "6.2.5"}, OK, "Redis 6.2.5"),
+        ({"redis_version": "6.0.16"}, PROBLEM, "Redis 6.0.16"),
+        ({"redis_version": "7.2.4", "server_name": "valkey", "valkey_version": "8.1.0"}, OK, "Valkey 8.1.0"),
+        ({"redis_version": "7.4.0", "dragonfly_version": "df-v1.30"}, WARNING, "Dragonfly df-v1.30"),
+        ({"redis_version": "6.3.4", "executable": "/usr/bin/keydb-server"}, WARNING, "KeyDB 6.3.4"),
+        ({"redis_version": "8.0.0", "redis_mode": "cluster"}, PROBLEM, "Redis 8.0.0, in cluster mode"),
+    ],
+)
+def test_server(info: Facts, level: Level, found: str) -> None:
+    """Forks name a redis_version too; their own counts."""
+    finding = judge.server(info)
+    assert (finding.level, finding.found) == (level, found)
+
+
+@pytest.mark.parametrize(
+    ("info", "config", "level"),
+    [
+        ({"maxmemory_policy": "noeviction", "maxmemory": 0}, {}, OK),
+        ({"maxmemory_policy": "noeviction", "maxmemory": 100}, {}, OK),
+        ({"maxmemory_policy": "allkeys-lru", "maxmemory": 0}, {}, WARNING),
+        ({"maxmemory_policy": "allkeys-lru", "maxmemory": 100}, {}, PROBLEM),
+        ({"maxmemory_policy": "volatile-ttl", "maxmemory": 100}, {}, WARNING),
+        ({}, {"maxmemory-policy": "allkeys-random", "maxmemory": "100"}, PROBLEM),
+        ({}, {"maxmemory-policy": "noeviction", "maxmemory": "100"}, OK),
+        ({}, {}, WARNING),
+    ],
+)
+def test_eviction(info: Facts, config: Facts, level: Level) -> None:
+    """INFO or CONFIG, whichever is allowed; a policy that may evict counters is never ok."""
+    assert judge.eviction(info, config).level is level
+
+
+@pytest.mark.parametrize(
+    ("info", "config", "level", "found"),
+    [
+        ({"aof_enabled": 1}, {"appendfsync": "everysec"}, OK, "AOF, appendfsync everysec"),
+        ({"aof_enabled": 1}, {"appendfsync": "no"}, WARNING, "AOF, appendfsync no"),
+        ({"aof_enabled": 1}, {}, OK, "AOF"),
+        ({"aof_enabled": 0}, {"save": "3600 1"}, WARNING, "RDB only (save 3600 1)"),
+        ({"aof_enabled": 0}, {"save": ""}, WARNING, "none"),
+        ({"aof_enabled": 0}, {}, WARNING, "no AOF; RDB not known"),
+        ({"aof_enabled": 0, "rdb_last_bgsave_status": "err"}, {}, PROBLEM, "rdb_last_bgsave_status: err"),
+        ({"aof_enabled": 1, "aof_last_write_status": "err"}, {}, PROBLEM, "aof_last_write_status: err"),
+        ({}, {}, WARNING, "not known"),
+    ],
+)
+def test_persistence(info: Facts, config: Facts, level: Level, found: str) -> None:
+    """AOF is ok, less is a warning, a disk that cannot be written is a problem."""
+    finding = judge.persistence(info, config)
+    assert (finding.level, finding.found) == (level, found)
+
+
+@pytest.mark.parametrize(
+    ("info", "level", "found"),
+    [
+        ({"role": "master", "connected_slaves": 0}, OK, "primary without followers"),
+        ({"role": "slave"}, PROBLEM, "this is a follower"),
+        (
+            {"role": "master", "connected_slaves": 1, "slave0": {"state": "online"}},
+            OK,
+            "primary with 1 follower, min-replicas-to-write 1",
+        ),
+        (
+            {
+                "role": "master",
+                "connected_slaves": 2,
+                "slave0": {"state": "online"},
+                "slave1": {"state": "wait_bgsave"},
+            },
+            WARNING,
+            "primary with 2 followers, 1 not online",
+        ),
+        ({}, WARNING, "not known"),
+    ],
+)
+def test_replication(info: Facts, level: Level, found: str) -> None:
+    """A follower cannot be written to; followers of a primary are counted."""
+    finding = judge.replication(info, {"min-replicas-to-write": "1"})
+    assert (finding.level, finding.found) == (level, found)
+
+
+def test_permissions() -> None:
+    """One finding if all is allowed, else one for each command that is not, and one for all that were not tried."""
+    assert [finding.level for finding in judge.permissions([Trial("HGET", ""), Trial("HSET", "")])] == [OK]
+    trials = [
+        Trial("HGET", "NOPERM User u has no permissions to run the 'hget' command"),
+        Trial("HSET", None),
+        Trial("HDEL", None),
+        Trial("TIME", ""),
+        Trial("EVALSHA", "NOPERM No permissions to access a key"),
+        Trial("HGETALL", "READONLY You can't write against a read only replica."),
+    ]
+    found = judge.permissions(trials)
+    assert [(finding.check, finding.level) for finding in found] == [
+        ("permission HGET", PROBLEM),
+        ("permission EVALSHA", PROBLEM),
+        ("permission HGETALL", PROBLEM),
+        ("permissions", WARNING),
+    ]
+    assert "+hget" in found[0].advice
+    assert "keys" in found[1].advice
+    assert "HSET, HDEL" in found[3].found
+
+
+@pytest.mark.parametrize(
+    ("facts", "level", "part"),
+    [
+        ((None, None, None), WARNING, "not known"),
+        ((0, None, None), OK, "none"),
+        ((10, 5.0, 5.0), OK, "60 s"),
+        ((3, None, None), OK, "3 by the client"),
+        ((-1, None, None), WARNING, "without end"),
+    ],
+)
+def test_retries(facts: tuple[int | None, float | None, float | None], level: Level, part: str) -> None:
+    """Repetitions are harmless; how long they may take is told."""
+    finding = judge.retries(*facts)
+    assert finding.level is level
+    assert part in finding.found
+
+
+def test_every_command_of_the_scripts_is_tried() -> None:
+    """Whatever a script calls is tried by the script of the report, and nothing else is demanded."""
+    pattern = r"\bp?(?:call|try)\(\s*'([A-Z]+)'"
+    called = {name for path in LUA.glob("*.lua") for name in re.findall(pattern, path.read_text())}
+    assert called
+    assert called <= set(re.findall(pattern, TRY_COMMANDS)) == set(INSIDE)
+
+
+def levels(findings: list[Finding]) -> dict[str, Level]:
+    return {finding.check: finding.level for finding in findings}
+
+
+def test_a_plain_server(server: RealServer) -> None:
+    """All is allowed, nothing stays behind, only persistence is to be warned of."""
+    client = server.client()
+    found = examine(client)
+    assert levels(found) == {
+        "server": OK,
+        "eviction": OK,
+        "persistence": WARNING,
+        "replication": OK,
+        "permissions": OK,
+        "client retries": OK,
+        "client connection": OK,
+    }
+    kind, _, version = server.kind.name.partition("-")
+    assert found[0].found == f"{kind.capitalize()} {version}"
+    assert client.dbsize() == 0
+
+
+def acl(server: RealServer, *words: str) -> None:
+    """Run an ACL command as the administrator."""
+    send: Any = server.client().execute_command  # without types in redis-py
+    send("ACL", *words)
+
+
+@pytest.fixture
+def user(server: RealServer) -> Iterator[redis.Redis]:
+    """A client of a user with all permissions, who is to lose some."""
+    acl(server, "SETUSER", "u", "reset", "on", ">p", "~*", "&*", "+@all")
+    yield server.client(username="u", password="p")  # noqa: S106 - of this test
+    acl(server, "DELUSER", "u")
+
+
+@pytest.mark.parametrize("command", [*INSIDE, "EVALSHA"])
+def test_a_missing_permission_is_named(server: RealServer, user: redis.Redis, command: str) -> None:
+    """Without one command exactly that one is a problem, told as such, and nothing stays behind."""
+    acl(server, "SETUSER", "u", f"-{command.lower()}")
+    found = levels(examine(user))
+    assert {check for check, level in found.items() if level is PROBLEM} == {f"permission {command}"}
+    assert server.client().dbsize() == 0
+
+
+def test_script_load_is_missing(server: RealServer, user: redis.Redis) -> None:
+    """Without SCRIPT all the rest is tried nevertheless."""
+    server.client().script_flush()
+    acl(server, "SETUSER", "u", "-script")
+    found = levels(examine(user))
+    assert {check: level for check, level in found.items() if check.startswith("permission")} == {
+        "permission SCRIPT LOAD": PROBLEM
+    }
+
+
+@pytest.mark.parametrize(
+    ("rules", "check"),
+    [
+        (["resetkeys", "~other:*"], "permission EVALSHA"),
+        (["resetkeys", "~{rc:*"], "permission EVALSHA on rc:meta"),
+    ],
+)
+def test_keys_are_not_allowed(server: RealServer, user: redis.Redis, rules: list[str], check: str) -> None:
+    """A user who may not touch the namespace is told that it is the keys."""
+    acl(server, "SETUSER", "u", *rules)
+    (problem,) = [finding for finding in examine(user) if finding.level is PROBLEM]
+    assert problem.check == check
+    assert "keys" in problem.advice
+
+
+def test_nothing_can_be_removed_so_nothing_is_written(server: RealServer, user: redis.Redis) -> None:
+    """Without any command that removes a key the writing ones are not tried."""
+    acl(server, "SETUSER", "u", "-hdel", "-del", "-unlink")
+    found = {finding.check: finding for finding in examine(user)}
+    assert found["permission HDEL"].level is PROBLEM
+    assert found["permissions"].found == "could not be tried: HSET, HSETNX, HINCRBY"
+    assert server.client().dbsize() == 0
+
+
+def test_info_and_config_are_optional(server: RealServer, user: redis.Redis) -> None:
+    """Without INFO and CONFIG it says what it does not know, and that is no problem."""
+    acl(server, "SETUSER", "u", "-info", "-config")
+    found = levels(examine(user))
+    assert found["permission INFO"] is OK
+    assert found["permission CONFIG GET"] is OK
+    assert found["eviction"] is WARNING
+    assert PROBLEM not in found.values()
+
+
+@pytest.mark.parametrize("options", [{"decode_responses": True}, {"protocol": 3}, {"protocol": 2}, {"retry": None}])
+def test_any_client(any_server: RealServer, options: dict[str, object]) -> None:
+    """A client with other settings gets the same answers."""
+    assert PROBLEM not in levels(examine(any_server.client(**options))).values()
+
+
+def test_command_on_an_evicting_server(private_server: RealServer) -> None:
+    """The command reports the policy, and fails for one that evicts counters."""
+    client = private_server.client()
+    assert run(private_server, "doctor").returncode == 0
+    client.config_set("maxmemory-policy", "allkeys-lru")
+    result = run(private_server, "doctor")
+    assert result.returncode == 0
+    assert b"eviction\twarning\tallkeys-lru" in result.stdout
+    client.config_set("maxmemory", "100mb")
+    result = run(private_server, "doctor", "--json")
+    assert result.returncode == 1
+    checks = {check["check"]: check for check in json.loads(result.stdout)["checks"]}
+    assert checks["eviction"]["level"] == "problem"
+    assert "noeviction" in checks["eviction"]["advice"]
+
+
+def test_command_with_a_user_who_may_not(server: RealServer, user: redis.Redis) -> None:
+    """The command names the permission that is missing, in a table, and fails."""
+    acl(server, "SETUSER", "u", "-hset")
+    result = run(server, "doctor", "--url", f"redis://u:p@{server.host}:{server.port}/0")
+    assert result.returncode == 1
+    assert re.search(rb"^permission HSET\tproblem\t.*\tAllow it: ACL SETUSER ... \+hset$", result.stdout, re.MULTILINE)
+
+
+def test_a_follower(any_server: RealServer, private_server: RealServer) -> None:
+    """A follower takes no writes: it is told as what it is."""
+    follower = private_server.client()
+    follower.replicaof(any_server.host, any_server.port)
+    found = levels(examine(follower))
+    assert found["replication"] is PROBLEM
+    assert found["permission HDEL"] is PROBLEM

@@ -1,0 +1,79 @@
+"""``inspect``: the parts of a counter add up to its value."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from redis_counters import Counters
+from tests.cli.commands import run
+from tests.servers import RealServer
+
+
+def test_unknown_counter(server: RealServer) -> None:
+    """A counter that nobody counted is one empty shard of value 0."""
+    report = json.loads(run(server, "inspect", "nobody", "--json").stdout)
+    assert (report["name"], report["value"], report["actors"]) == ("nobody", 0, {})
+    (shard,) = report["shards"]
+    assert (shard["slots"], shard["base"], shard["dot"]) == ([], {"+": 0, "-": 0}, None)
+
+
+def test_slots_of_a_live_writer(server: RealServer) -> None:
+    """A writer's increments and decrements are slots of one open actor, known by its display name."""
+    with Counters.from_url(server.url, actor="the tester") as counters:
+        counters.incr("likes", 10)
+        counters.decr("likes", 3)
+        counters.flush()
+        report = json.loads(run(server, "inspect", "likes", "--json").stdout)
+        table = run(server, "inspect", "likes").stdout.decode()
+    (shard,) = report["shards"]
+    ((actor, view),) = report["actors"].items()
+    assert report["value"] == shard["value"] == 7
+    assert (view["state"], view["writer"]) == ("open", "the tester")
+    assert {(slot["actor"], slot["sign"], slot["total"], slot["floor"]) for slot in shard["slots"]} == {
+        (actor, "+", 10, 0),
+        (actor, "-", 3, 0),
+    }
+    assert shard["key"].endswith(":likes")
+    assert shard["dot"]
+    lines = [line.split("\t") for line in table.splitlines()]
+    assert lines[0] == ["likes: 7 in 1 shard"]
+    counts = lines[1].index("counts")
+    assert sorted(line[counts] for line in lines[2:]) == ["+10", "-3"]
+
+
+def test_base_after_close(server: RealServer) -> None:
+    """What a process counted that has ended is in the base."""
+    run(server, "incr", "likes", "5")
+    run(server, "incr", "likes", "-2")
+    report = json.loads(run(server, "inspect", "likes", "--json").stdout)
+    (shard,) = report["shards"]
+    assert (report["value"], shard["base"], shard["slots"]) == (3, {"+": 5, "-": 2}, [])
+
+
+def test_floor_after_a_deletion(any_server: RealServer) -> None:
+    """A key deleted under a live writer: what it had counted is under a floor."""
+    client = any_server.client()
+    with Counters.from_url(any_server.url) as counters:
+        counters.incr("likes", 10)
+        counters.flush()
+        before = json.loads(run(any_server, "inspect", "likes", "--json").stdout)
+        client.delete(os.fsencode(before["shards"][0]["key"]))
+        counters.incr("likes", 2)
+        counters.flush()
+        report = json.loads(run(any_server, "inspect", "likes", "--json").stdout)
+    (slot,) = report["shards"][0]["slots"]
+    assert (report["value"], slot["total"], slot["floor"]) == (2, 12, 10)
+    assert report["shards"][0]["dot"] != before["shards"][0]["dot"]
+
+
+def test_every_shard_is_shown(any_server: RealServer) -> None:
+    """A counter of several shards has a part for each, in different buckets, and they add up."""
+    for _ in range(6):
+        with Counters.from_url(any_server.url, shards=4) as counters:
+            counters.incr("likes", 5)
+    report = json.loads(run(any_server, "inspect", "likes", "--json").stdout)
+    assert report["value"] == 30
+    assert [shard["shard"] for shard in report["shards"]] == [0, 1, 2, 3]
+    assert len({shard["bucket"] for shard in report["shards"]}) == 4
+    assert sum(shard["value"] for shard in report["shards"]) == 30

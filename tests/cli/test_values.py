@@ -1,0 +1,59 @@
+"""``get`` and ``incr``."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.commands import run
+from tests.servers import RealServer
+
+
+def test_incr_prints_the_new_value(server: RealServer) -> None:
+    """Each call prints what the counter is now; a negative amount takes away."""
+    said = [run(server, "incr", "likes", *amount).stdout for amount in ([], ["41"], ["-2"], ["0"])]
+    assert said == [b"1\n", b"42\n", b"40\n", b"40\n"]
+
+
+def test_get_prints_lines_in_a_pipe(server: RealServer) -> None:
+    """NAME<TAB>VALUE, in the order of the arguments; an unknown counter is 0."""
+    run(server, "incr", "b", "2")
+    run(server, "incr", "a", "1")
+    result = run(server, "get", "b", "unknown", "a", "b")
+    assert (result.returncode, result.stdout, result.stderr) == (0, b"b\t2\nunknown\t0\na\t1\nb\t2\n", b"")
+
+
+def test_json(any_server: RealServer) -> None:
+    """One object, from name to value."""
+    assert json.loads(run(any_server, "incr", "ä", "7", "--json").stdout) == {"ä": 7}
+    assert json.loads(run(any_server, "get", "ä", "b", "--json").stdout) == {"ä": 7, "b": 0}
+
+
+@pytest.mark.parametrize("name", [b"\xff\xfe", "ä".encode(), b"", b" ", b"{b}*", b"a\rb", b"x" * 10_000])
+def test_names_are_bytes(any_server: RealServer, name: bytes) -> None:
+    """Any bytes that an argument can hold are a name, and come out as they went in."""
+    assert run(any_server, "incr", name, "3").stdout == b"3\n"
+    assert run(any_server, "get", name).stdout == name + b"\t3\n"
+    assert json.loads(run(any_server, "get", "--json", name).stdout) == {name.decode("utf-8", "surrogateescape"): 3}
+
+
+def test_name_with_a_dash(any_server: RealServer) -> None:
+    """Behind '--' a dash is a part of the name."""
+    assert run(any_server, "incr", "--", "-n", "-4").stdout == b"-4\n"
+    assert run(any_server, "get", "--", "-n").stdout == b"-n\t-4\n"
+
+
+def test_numbers_beyond_a_slot_are_refused(any_server: RealServer) -> None:
+    """An amount beyond int64 is refused and changes nothing."""
+    run(any_server, "incr", "a", "5")
+    result = run(any_server, "incr", "a", str(2**63))
+    assert result.returncode == 1
+    assert result.stderr.count(b"\n") == 1
+    assert run(any_server, "get", "a").stdout == b"a\t5\n"
+
+
+def test_sum_beyond_int64(any_server: RealServer) -> None:
+    """Two processes may count more than an int64 holds."""
+    run(any_server, "incr", "a", str(2**63 - 1))
+    assert run(any_server, "incr", "a", str(2**63 - 1)).stdout == b"%d\n" % (2**64 - 2)
