@@ -125,6 +125,7 @@ class LossyLink:
         self._port = 0
         self._faults: tuple[_Fault, ...] = ()
         self._delay = 0.0
+        self._switch = threading.RLock()  # starting and stopping, from whatever thread
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._server: asyncio.Server | None = None
@@ -196,26 +197,28 @@ class LossyLink:
 
     def start(self) -> None:
         """The link listens, at the address it had if it was stopped before."""
-        if self._thread is not None:
-            return
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="lossy-link", daemon=True)
-        self._thread.start()
-        try:
-            self._call(self._listen())
-        except BaseException:
-            self.stop()
-            raise
+        with self._switch:
+            if self._thread is not None:
+                return
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(target=self._loop.run_forever, name="lossy-link", daemon=True)
+            self._thread.start()
+            try:
+                self._call(self._listen())
+            except BaseException:
+                self.stop()
+                raise
 
     def stop(self) -> None:
         """Nothing listens and all connections are closed; idempotent."""
-        if self._thread is None or self._loop is None:
-            return
-        self._call(self._close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-        self._loop = self._thread = None
+        with self._switch:
+            if self._thread is None or self._loop is None:
+                return
+            self._call(self._close())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+            self._loop = self._thread = None
 
     def __enter__(self) -> LossyLink:
         return self

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -214,6 +215,22 @@ def test_a_stopped_link_refuses_and_a_started_one_serves_at_the_same_address(lin
         link.start()
         assert link.url == url
         assert client.incr("n") == 2
+
+
+def test_threads_may_stop_and_start_the_link_at_the_same_time(link: LossyLink) -> None:
+    url = link.url
+
+    def restart() -> None:
+        for _ in range(20):
+            link.stop()
+            link.start()
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(restart) for _ in range(4)]:
+            done.result(timeout=30)
+    assert link.url == url
+    with through(link, retries=0) as client:
+        assert client.incr("n") == 1
 
 
 def test_a_link_to_nowhere_closes_its_clients() -> None:
