@@ -7,11 +7,12 @@ ARGV   1 schema    version of the layout of keys
        3 region    name of this deployment among its peers, where none is settled yet
 REPLY  OK schema buckets region   as settled
 ERROR  none of its own
-COST   O(1); 4 commands
+COST   O(1); up to 2 commands; where all is settled it writes nothing, so whoever only reads needs no right to
 ]]
 local meta = KEYS[1]
-redis.call('HSETNX', meta, 'schema', ARGV[1])
-redis.call('HSETNX', meta, 'buckets', ARGV[2])
-redis.call('HSETNX', meta, 'region', ARGV[3])
 local settled = redis.call('HMGET', meta, 'schema', 'buckets', 'region')
-return {'OK', settled[1], settled[2], settled[3]}
+local schema, buckets, region = settled[1] or ARGV[1], settled[2] or ARGV[2], settled[3] or ARGV[3]
+if not (settled[1] and settled[2] and settled[3]) then
+  redis.call('HSET', meta, 'schema', schema, 'buckets', buckets, 'region', region)
+end
+return {'OK', schema, buckets, region}

@@ -10,7 +10,7 @@ REPLY  OK slots [key error]...   how many slots were folded; the keys listed (fr
        OPEN                      nothing written: the actor is open
        UNKNOWN                   nothing written: no such actor
 ERROR  none of its own
-COST   O(shards); up to 5 commands each
+COST   O(shards); up to 7 commands each, and 3 for each base that is full
 ]]
 local registry, actor = KEYS[1], ARGV[1]
 local call, pcall = redis.call, redis.pcall
@@ -18,28 +18,52 @@ local record = call('HGET', registry, actor)
 if not record then return {'UNKNOWN'} end
 local state = string.sub(record, 1, 1)
 if state == 'o' then return {'OPEN'} end
+
+-- A slot is counted twice between its HINCRBY and its HDEL: if the server takes no writes, or no HDEL from this user,
+-- it must say so now, to the whole. Lack of memory does not stop it (HDEL needs none, and Redis checks only a script's
+-- first write): folding frees memory.
+call('HDEL', registry, '')
 if state ~= 'f' then call('HSET', registry, actor, 'f' .. string.sub(record, 2)) end
 
-local MOST_BASES = 16 -- far more than counts need: a slot that fits nowhere is no number
+local MOST, MOST_BASES = '9223372036854775807', 16
 
+local function less(a, b)
+  return #a < #b or (#a == #b and a < b)
+end
+
+local function is_count(text)
+  return (text == '0' or string.find(text, '^[1-9]%d*$')) and not less(MOST, text)
+end
+
+-- A base that has no room, or is no number, is left as it is. An absent one has room for every slot.
 local function add_to_base(key, sign, slot, floor)
-  local number, field = 0, sign
-  while true do
-    if floor then call('HINCRBY', key, field, '-' .. floor) end
-    local sum = pcall('HINCRBY', key, field, slot)
-    if type(sum) ~= 'table' then return nil end
-    if floor then call('HINCRBY', key, field, floor) end
-    number = number + 1
-    if number > MOST_BASES then return sum.err end
+  local field, err = sign, nil
+  for number = 1, MOST_BASES do
+    local less_floor = floor and pcall('HINCRBY', key, field, '-' .. floor)
+    if type(less_floor) == 'table' then
+      err = less_floor.err
+    else
+      local sum = pcall('HINCRBY', key, field, slot)
+      if type(sum) ~= 'table' then return nil end
+      err = sum.err
+      if floor then call('HINCRBY', key, field, floor) end
+    end
     field = number .. sign
   end
+  return err
 end
 
 local reply, folded = {'OK', 0}, 0
 
 local function fold(i, key, sign, field, slot, floor)
   if not slot then return end
-  local err = add_to_base(key, sign, slot, floor)
+  if floor == '0' then floor = nil end
+  local err
+  if not is_count(slot) or (floor and (not is_count(floor) or less(slot, floor))) then
+    err = 'ERR ' .. field .. ' and its floor are not a count and a lower one'
+  else
+    err = add_to_base(key, sign, slot, floor)
+  end
   if err then
     reply[#reply + 1] = i - 1
     reply[#reply + 1] = err

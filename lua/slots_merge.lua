@@ -1,5 +1,5 @@
 --[[
-slots_merge: raise one actor's slots in many counters of one bucket, each to the maximum of what is there and what is told.
+slots_merge: one actor's slots in many counters of a bucket are the maximum of what was there and what is told.
 
 KEYS   1 registry    hash
        2.. shards    hash   one per item, in the order of the items; a counter with items of both signs is named twice
@@ -18,16 +18,19 @@ REPLY  OK seq [index error]...   applied; the items listed (from 1) were refused
        STALE seq                 nothing written: not above the recorded number, a late copy
        REGRESS seq               nothing written: acknowledged flushes are missing, a fail-over lost them
        CLOSED seq                nothing written: the actor was closed
-       UNKNOWN                   nothing written: no such actor
+       UNKNOWN                   nothing written: no such actor, or its record is unreadable
        MISSING index...          nothing written: these known items have no slot, somebody deleted it
 ERROR  BADARG ...                nothing written
-COST   O(items); 2 commands each
+COST   O(items); up to 3 commands each, mostly 1 or 2
 ]]
 local registry, actor = KEYS[1], ARGV[1]
-local seq, base = tonumber(ARGV[2]), tonumber(ARGV[3])
+local function whole(text)
+  return string.find(text, '^%d+$') and tonumber(text)
+end
+local seq, base = whole(ARGV[2]), whole(ARGV[3])
 local counts, items, values = {}, 0, 0
 for kind = 1, 7 do
-  local count = tonumber(ARGV[3 + kind])
+  local count = whole(ARGV[3 + kind])
   if not count then return redis.error_reply('BADARG slots_merge: count ' .. kind .. ' is no number') end
   counts[kind] = count
   items = items + count
@@ -35,12 +38,12 @@ for kind = 1, 7 do
 end
 values = values + counts[5] + counts[6]
 if not seq or not base or #KEYS ~= items + 1 or #ARGV ~= values + 10 then
-  return redis.error_reply('BADARG slots_merge: ' .. #KEYS .. ' keys and ' .. #ARGV .. ' arguments do not fit the counts')
+  return redis.error_reply('BADARG slots_merge: ' .. #KEYS .. ' keys, ' .. #ARGV .. ' arguments do not fit the counts')
 end
 
 local record = redis.call('HGET', registry, actor)
-if not record then return {'UNKNOWN'} end
-local state, recorded, seen, rest = string.match(record, '^(%a) (%d+) (%d+) (.*)$')
+local state, recorded, rest = string.match(record or '', '^(%a) (%d+) %d+ (.*)$')
+if not state then return {'UNKNOWN'} end
 recorded = tonumber(recorded)
 if state ~= 'o' then return {'CLOSED', recorded} end
 if recorded < base then return {'REGRESS', recorded} end
@@ -68,6 +71,8 @@ for i = first_known, last_known do
 end
 if missing then return missing end
 
+-- Whatever can fail here does so before the first write.
+local now = call('TIME')[1]
 local issued = tonumber(call('HGET', registry, 'n')) + 1
 local dot, dot_used = call('HGET', registry, 'g') .. '.' .. string.format('%.0f', issued), 0
 
@@ -144,7 +149,7 @@ for i = floored + 1, items do
   v = v + 1
 end
 
-local record = 'o ' .. string.format('%.0f', seq) .. ' ' .. call('TIME')[1] .. ' ' .. rest
+record = 'o ' .. string.format('%.0f', seq) .. ' ' .. now .. ' ' .. rest
 if dot_used > 0 then
   call('HSET', registry, actor, record, 'n', string.format('%.0f', issued))
 else

@@ -33,6 +33,8 @@ def make_core(client: Any, *, asyncio: bool, actor: str | None, options: Mapping
     if is_asyncio(client) != asyncio:
         face, other = ("redis.asyncio", "redis_counters.asyncio") if not asyncio else ("redis", "redis_counters")
         raise UsageError(f"client is one of {face}: use {other}.Counters with it")
+    if asyncio and options["on_full"] == "block":
+        raise UsageError("on_full='block' is not possible in the asyncio face, where counting does not wait")
     settings = make_settings(actor=default_display() if actor is None else actor, **options)
     return Core(settings, mint, time.monotonic, time.time, random.random)
 

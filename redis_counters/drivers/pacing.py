@@ -7,7 +7,7 @@ from typing import Any
 
 from tenacity import RetryCallState, retry_if_exception_type, stop_never, wait_random_exponential
 
-from redis_counters.errors import BufferFull, CounterError, Unavailable, UsageError
+from redis_counters.errors import BufferFull, CounterError, Overflow, Unavailable, UsageError
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.values import Name
 
@@ -48,9 +48,11 @@ def settle_flush(core: Core, reached: bool, limit: float) -> None:
     if not reached:
         raise unavailable(core, f"not all was applied within {limit:g} s")
     refusals = core.writer.refusals()
-    core.writer.overflowed.clear()
     if refusals:
-        raise refusals[0]
+        first = refusals[0]
+        if isinstance(first, Overflow) and first.counter is not None:
+            del core.writer.overflowed[first.counter]  # told, and not kept: the next flush tells of the next one
+        raise first
 
 
 def settle_close(core: Core, limit: float) -> None:

@@ -21,6 +21,12 @@ from redis_counters.drivers import lua_files
 from redis_counters.errors import CounterError, NotPermitted, Refused, Unavailable, UsageError
 from redis_counters.protocol.commands import Command, ErrorReply
 
+pack_command: Callable[..., bytes] | None
+try:
+    from hiredis import pack_command
+except ImportError:  # it is required, but where it cannot be built redis-py's own packer does
+    pack_command = None
+
 REPLY_TIMEOUT = 10.0  # seconds that a lane waits for an answer where the client sets no limit
 
 _CODES: tuple[tuple[type[Exception], str], ...] = (
@@ -84,6 +90,13 @@ def words(command: Command, *, text: bool = False) -> list[Any]:
     return [*call, len(command.keys), *command.keys, *command.args]
 
 
+def packed(connection: Connection, command: Command, *, text: bool) -> Any:
+    """Return the command as it goes over the wire; a flush has hundreds of arguments, and redis-py looks at each."""
+    if pack_command is None:
+        return connection.pack_command(*words(command, text=text))
+    return [pack_command(tuple(words(command, text=text)))]
+
+
 def translate(error: BaseException) -> CounterError | None:
     """Return our error for one of redis-py's (or of the network), None if it is neither."""
     if isinstance(error, CounterError):
@@ -95,6 +108,11 @@ def translate(error: BaseException) -> CounterError | None:
     if isinstance(error, exceptions.RedisError):
         return Refused(f"Redis answered: {error}")
     return None
+
+
+def no_connection_left(error: Unavailable) -> bool:
+    """True if the pool would not give a connection because all of them are in use."""
+    return isinstance(error.__cause__, exceptions.ConnectionError) and "Too many connections" in str(error.__cause__)
 
 
 def error_reply(error: exceptions.ResponseError) -> ErrorReply:
@@ -139,9 +157,8 @@ class BlockingLane:
         """Send a command; its answer is the next but ``unread``."""
         connection = self._connection
         assert connection is not None
-        packed = connection.pack_command(*words(command, text=text))
         # A health check would read our answers as its own.
-        connection.send_packed_command(packed, check_health=not self._unread)
+        connection.send_packed_command(packed(connection, command, text=text), check_health=not self._unread)
         self._unread += 1
 
     def receive(self, meanwhile: Callable[[], None], every: float) -> object:
@@ -194,8 +211,7 @@ class AsyncioLane:
     async def send(self, command: Command, text: bool) -> None:
         connection = self._connection
         assert connection is not None
-        packed = connection.pack_command(*words(command, text=text))
-        await connection.send_packed_command(packed, check_health=not self._unread)
+        await connection.send_packed_command(packed(connection, command, text=text), check_health=not self._unread)
         self._unread += 1
 
     async def receive(self) -> object:

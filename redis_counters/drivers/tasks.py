@@ -26,8 +26,8 @@ from redis_counters.drivers.pacing import (
     settle_close,
     settle_flush,
 )
-from redis_counters.drivers.redis_py import AsyncioLane, Client, ask_asyncio, translate
-from redis_counters.errors import Refused
+from redis_counters.drivers.redis_py import AsyncioLane, Client, ask_asyncio, no_connection_left, translate
+from redis_counters.errors import Refused, Unavailable
 from redis_counters.protocol.commands import Command
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.pump import Send
@@ -54,11 +54,11 @@ class TaskRunner:
         self.awake = asyncio.Event()  # there is something in the buffer
         self.urgent = asyncio.Event()  # somebody waits for a flush
         self.progress = asyncio.Event()  # set and replaced whenever a round has made progress, or has failed
+        self.rounding = asyncio.Lock()  # one round at a time
         self.task: asyncio.Task[None] | None = None
         self.stopped = False
         self.rounds = 0
         self.refusal: Refused | None = None
-        self.fetching: dict[bytes, asyncio.Event] = {}
 
     def after_fork_in_child(self) -> None:
         """The child owns nothing: what waits belongs to the parent, whose loop does not run here."""
@@ -129,7 +129,8 @@ class TaskRunner:
         """Everything that could be sent was sent, and answered. Raises Unavailable, Refused; nothing is lost by it."""
         self.refusal = None
         try:
-            await self._drive_round()
+            async with self.rounding:
+                await self._drive_round()
         except Exception as error:
             ours = translate(error)
             if ours is None:
@@ -248,43 +249,36 @@ class TaskRunner:
                 except StopIteration as stop:
                     result: T = stop.value
                     return result
-                answers = await ask_asyncio(self.client, commands)
+                answers = await self._ask(commands)
         finally:
             asks.close()
+
+    async def _ask(self, commands: list[Command]) -> list[object]:
+        try:
+            return await ask_asyncio(self.client, commands)
+        except Unavailable as error:
+            if not no_connection_left(error):
+                raise
+            async with self.rounding:  # a round may have the only connection; between rounds it is free
+                return await ask_asyncio(self.client, commands)
 
     async def read_one(self, name: bytes, max_age: float | None) -> CounterValue:
         value = self.core.reads.at_hand(name) if max_age is None else None
         return value if value is not None else (await self.read((name,), max_age))[name]
 
     async def read(self, names: Iterable[bytes], max_age: float | None) -> dict[bytes, CounterValue]:
-        reads = self.core.reads
-        values, missing = reads.split(names, max_age, self.fetching)
-        if missing:
-            shared = max_age is None or max_age > 0
-            values.update(await self._fetch(missing, shared=shared))
-        return values
-
-    async def _fetch(self, names: list[bytes], *, shared: bool) -> dict[bytes, CounterValue]:
-        """Fetch names; one that somebody else fetches already is waited for."""
-        if not shared or len(names) > 1:
-            return await self._fetch_now(names)
-        name = names[0]
-        while (other := self.fetching.get(name)) is not None:
-            await other.wait()
-            value = self.core.reads.last(name)
-            if value is not None:
-                return {name: value}
-        mine = self.fetching[name] = asyncio.Event()
-        try:
-            return await self._fetch_now(names)
-        finally:
-            self.fetching.pop(name, None)
-            mine.set()
-
-    async def _fetch_now(self, names: list[bytes]) -> dict[bytes, CounterValue]:
+        reads, wanted, since, mine = self.core.reads, list(names), self.core.clock(), asyncio.Event()
+        while (claim := reads.claim(wanted, max_age, since, mine)).busy is not None:
+            await claim.busy.wait()
+        if not claim.missing:
+            return claim.values
         found: dict[bytes, Snapshot] = {}
-        await self.ask(self.core.reads.fetch(names, found))
-        return {name: self.core.reads.value(name, found[name]) for name in names}
+        try:
+            await self.ask(reads.fetch(claim.missing, found))
+            return claim.values | {name: reads.value(name, found[name]) for name in claim.missing}
+        finally:
+            reads.release(claim.missing)
+            mine.set()
 
     def stats(self) -> Stats:
         return self.core.stats()

@@ -29,8 +29,8 @@ from redis_counters.drivers.pacing import (
     settle_close,
     settle_flush,
 )
-from redis_counters.drivers.redis_py import BlockingLane, Client, ask, translate
-from redis_counters.errors import CounterError, Refused
+from redis_counters.drivers.redis_py import BlockingLane, Client, ask, no_connection_left, translate
+from redis_counters.errors import CounterError, Refused, Unavailable
 from redis_counters.protocol.commands import Command
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.pump import Send
@@ -64,8 +64,8 @@ class ThreadRunner:
         self.thread: threading.Thread | None = None
         self.stopped = False
         self.rounds = 0
+        self.waiters: list[Callable[[], bool]] = []  # what callers of flush() and close() wait for
         self.refusal: Refused | None = None  # what the last round as a whole was refused for
-        self.fetching: dict[bytes, threading.Event] = {}
 
     def _at_exit(self) -> None:
         try:
@@ -175,7 +175,7 @@ class ThreadRunner:
                     try:
                         with self.changed:
                             step = steps.send(answer)
-                            if answer is not None:
+                            if answer is not None and any(done() for done in self.waiters):
                                 self.changed.notify_all()
                     except StopIteration:
                         break
@@ -242,15 +242,19 @@ class ThreadRunner:
             return
         with self.changed:
             rounds = self.rounds
-            while not done() and not self.stopped:
-                if self.refusal is not None and self.rounds > rounds + 1:
-                    raise self.refusal
-                self.urgent.set()
-                self.awake.set()
-                rest = deadline - time.monotonic()
-                if rest <= 0:
-                    return
-                self.changed.wait(min(rest, 0.1))
+            self.waiters.append(done)
+            try:
+                while not done() and not self.stopped:
+                    if self.refusal is not None and self.rounds > rounds + 1:
+                        raise self.refusal
+                    self.urgent.set()
+                    self.awake.set()
+                    rest = deadline - time.monotonic()
+                    if rest <= 0:
+                        return
+                    self.changed.wait(min(rest, 0.1))
+            finally:
+                self.waiters.remove(done)
 
     def _work_here(self, done: Callable[[], bool], deadline: float) -> None:
         pause = 0.01
@@ -304,10 +308,19 @@ class ThreadRunner:
                 except StopIteration as stop:
                     result: T = stop.value
                     return result
-                answers = ask(self.client, commands)
+                answers = self._ask(commands)
         finally:
             with self.lock:
                 asks.close()
+
+    def _ask(self, commands: list[Command]) -> list[object]:
+        try:
+            return ask(self.client, commands)
+        except Unavailable as error:
+            if not no_connection_left(error):
+                raise
+            with self.rounding:  # a round may have the only connection; between rounds it is free
+                return ask(self.client, commands)
 
     def read_one(self, name: bytes, max_age: float | None) -> CounterValue:
         """As `read`; spelled out, because from the cache it should cost next to nothing."""
@@ -316,40 +329,24 @@ class ThreadRunner:
 
     def read(self, names: Iterable[bytes], max_age: float | None) -> dict[bytes, CounterValue]:
         """Return values by name; from the cache where it is fresh enough, else from Redis in one round trip."""
-        with self.lock:
-            values, missing = self.core.reads.split(names, max_age, self.fetching)
-        if missing:
-            values.update(self._fetch(missing, shared=max_age is None or max_age > 0))
-        return values
-
-    def _fetch(self, names: list[bytes], *, shared: bool) -> dict[bytes, CounterValue]:
-        """Fetch names; one that somebody else fetches already is waited for."""
-        if not shared or len(names) > 1:
-            return self._fetch_now(names)
-        name = names[0]
+        reads, wanted, since, mine = self.core.reads, list(names), self.core.clock(), threading.Event()
         while True:
             with self.lock:
-                other = self.fetching.get(name)
-                if other is None:
-                    mine = self.fetching[name] = threading.Event()
-                    break
-            other.wait()
-            with self.lock:
-                value = self.core.reads.last(name)
-            if value is not None:
-                return {name: value}
+                claim = reads.claim(wanted, max_age, since, mine)
+            if claim.busy is None:
+                break
+            claim.busy.wait()
+        if not claim.missing:
+            return claim.values
+        found: dict[bytes, Snapshot] = {}
         try:
-            return self._fetch_now(names)
+            self.ask(reads.fetch(claim.missing, found))
+            with self.lock:
+                return claim.values | {name: reads.value(name, found[name]) for name in claim.missing}
         finally:
             with self.lock:
-                self.fetching.pop(name, None)
+                reads.release(claim.missing)
             mine.set()
-
-    def _fetch_now(self, names: list[bytes]) -> dict[bytes, CounterValue]:
-        found: dict[bytes, Snapshot] = {}
-        self.ask(self.core.reads.fetch(names, found))
-        with self.lock:
-            return {name: self.core.reads.value(name, found[name]) for name in names}
 
 
 def _after_fork_in_child() -> None:

@@ -8,8 +8,9 @@ phase     sends                   goes on
 NEW       actor_open              OPEN: to ACTIVE
 REOPEN    actor_open, own id      OPEN: to ACTIVE; FOLDED, GONE: what did not get across moves to a new actor
 ACTIVE    slots_merge             CLOSED, UNKNOWN: to REOPEN; REGRESS: all acknowledgements are forgotten
-CLOSING   actor_close             OK: to FOLDING; REGRESS: to ACTIVE, everything is told again; UNKNOWN: to REOPEN
-FOLDING   slots_fold              all keys done: to DONE; OPEN, UNKNOWN: back, as above
+CLOSING   actor_close             OK: to FOLDING; REGRESS: to ACTIVE, everything is told again; UNKNOWN: to REOPEN;
+                                  FOLDED: as above
+FOLDING   slots_fold              all keys done: to DONE; OPEN: to REOPEN; UNKNOWN: to DONE, uncertain
 DONE      nothing                 is dropped
 ========  ======================  =============================================================================
 
@@ -31,6 +32,9 @@ from redis_counters.protocol.slots import Kind, Table
 HISTORY = 20_000  # slot values remembered of answered flushes, to know how far an actor got that was folded behind us
 
 
+Totals = tuple[dict[bytes, int], dict[bytes, int], dict[bytes, int]]
+
+
 class Phase(Enum):
     NEW = auto()
     REOPEN = auto()
@@ -45,7 +49,8 @@ class Chunk:
     """What one flush tells: totals by key, for each kind of slot, in the order of its items."""
 
     seq: int
-    totals: tuple[dict[bytes, int], dict[bytes, int], dict[bytes, int]]
+    base: int
+    totals: Totals
     items: Sequence[tuple[Kind, bytes]] | None  # by item number; None while all are PLUS, in the order of the dict
 
     def __len__(self) -> int:
@@ -79,6 +84,9 @@ class Actor:
         self.retiring = False  # gets no new increments; ends once it is clean
         self.unfolded: list[bytes] = []  # keys that folding has still to do
         self.folding: list[bytes] = []  # keys in the fold on its way
+        self.known_applied: tuple[dict[bytes, int], dict[bytes, int]] | None = None
+        self.blurred = False  # what Redis held as of `base` is not known exactly
+        self.uncertain = False  # nobody can tell whether all of it is there
         self.successor: Actor | None = None
 
     # -- what there is to do
@@ -151,11 +159,11 @@ class Actor:
                 keys = [k for k in keys if k not in acknowledged] + known
                 fresh = len(keys) - len(known)
         values = [total[k] for k in keys]
-        self._remember(Chunk(self.seq, (dict(zip(keys, values)), {}, {}), None))  # noqa: B905 - strict= costs time here
+        self._remember(Chunk(self.seq, self.base, (dict(zip(keys, values)), {}, {}), None))  # noqa: B905 - strict= costs time here
         head = (self.id, self.seq, self.base, fresh, 0, len(keys) - fresh, 0, 0, 0, 0)
         return Command(Script.SLOTS_MERGE, (self.registry, *keys), (*head, *values))
 
-    def _flush_any(self, totals: tuple[dict[bytes, int], dict[bytes, int], dict[bytes, int]]) -> Command:
+    def _flush_any(self, totals: Totals) -> Command:
         """A flush with decrements, floors or numbers of shards among its items."""
         items: list[tuple[Kind, bytes]] = []
         values: list[Argument] = []
@@ -176,7 +184,7 @@ class Actor:
             for kind in (Kind.PLUS, Kind.MINUS):
                 group(kind, wanted, floors=floors)
         group(Kind.SHARDS, lambda _key, _table: True)
-        self._remember(Chunk(self.seq, totals, items))
+        self._remember(Chunk(self.seq, self.base, totals, items))
         keys = (self.registry, *(key for _, key in items))
         return Command(Script.SLOTS_MERGE, keys, (self.id, self.seq, self.base, *counts, *values))
 
@@ -193,13 +201,15 @@ class Actor:
     # -- what an answer means
 
     def answer(self, reply: Reply, now: float) -> None:
-        """Take the answer to the last request in."""
+        """Take the answer to the last request in; FOLDED and GONE are the writer's (see `leftover`)."""
         if self.phase in (Phase.NEW, Phase.REOPEN):
             self._answer_open(reply)
         elif self.phase is Phase.ACTIVE:
             self._answer_flush(reply, now)
         elif reply.word == "UNKNOWN":
-            self.phase = Phase.REOPEN
+            # With the record, its "folded" is lost: telling again what is folded already would count it twice.
+            self.phase = Phase.DONE if self.folding else Phase.REOPEN
+            self.uncertain = bool(self.folding)
         elif reply.word in ("REGRESS", "OPEN"):
             self._lost(reply.number(0) if reply.word == "REGRESS" else 0)
             self.phase = Phase.ACTIVE if reply.word == "REGRESS" else Phase.REOPEN
@@ -219,10 +229,11 @@ class Actor:
             self.phase = Phase.ACTIVE
             if reply.number(1) < self.base:  # an older state of us
                 self._lost(reply.number(1))
-        # FOLDED and GONE are the writer's: what is left moves to another actor (see `leftover`)
 
     def _lost(self, recorded: int) -> None:
         """Acknowledged flushes are missing (a fail-over): everything is told again."""
+        self.known_applied, exact = self._applied_as_of(recorded)
+        self.blurred = not exact
         self.base = recorded
         for table in self.tables:
             table.forget()
@@ -257,51 +268,72 @@ class Actor:
         for (kind, key), text in refused.items():
             self.tables[kind].refused[key] = text
         self.unknown = None
+        if self.known_applied is not None:
+            for kind in (Kind.PLUS, Kind.MINUS):
+                self.known_applied[kind].update(chunk.totals[kind])
+            if self.clean:
+                self.known_applied, self.blurred = None, False
 
     # -- what moves on
 
-    def leftover(self, seq: int) -> tuple[dict[bytes, int], dict[bytes, int], dict[bytes, int]]:
-        """Return, by kind, what this actor did not get across, given that it was folded as of ``seq``."""
-        rests: list[dict[bytes, int]] = []
-        later = [self.sent[s] for s in sorted(self.sent) if self.base < s <= seq]
-        lost = seq < self.base
-        for table in self.tables[:2]:
-            if lost:  # a fail-over took acknowledged flushes back before the actor was folded
-                applied, _exact = self._as_of(seq, table.kind)
-            else:
-                applied = dict(table.acknowledged)
-                for chunk in later:
-                    for key, total in chunk.totals[table.kind].items():
-                        applied[key] = max(total, applied.get(key, 0))
-            rests.append({k: t - applied.get(k, 0) for k, t in table.total.items() if t > applied.get(k, 0)})
-        return rests[0], rests[1], dict(self.tables[Kind.SHARDS].total)
+    def leftover(self, seq: int) -> tuple[Totals, bool]:
+        """Return, by kind, what this actor did not get across, given that it was folded as of ``seq``.
 
-    def knows(self, seq: int) -> bool:
-        """True if what was applied as of ``seq`` is known exactly: always, unless a fail-over went back too far."""
-        return seq >= self.base or (self._as_of(seq, Kind.PLUS)[1] and self._as_of(seq, Kind.MINUS)[1])
-
-    def _as_of(self, seq: int, kind: Kind) -> tuple[dict[bytes, int], bool]:
-        """Return what was applied as of an earlier flush, and whether that is exact.
-
-        Of each key sent since, this is the total that it had in the latest flush up to ``seq``. Where that is not
-        remembered, the key counts as fully applied: rather too little than too much.
+        Also whether that is exact; if it is not, it is rather too little than too much.
         """
-        applied = dict(self.tables[kind].acknowledged)
-        first = min(self.sent, default=self.seq + 1)
-        if first > seq + 1:
-            return applied, False
-        before: dict[bytes, int] = {}
-        for s in sorted(self.sent):
-            if s <= seq:
-                before.update(self.sent[s].totals[kind])
-        exact = True
-        for s in range(seq + 1, self.base + 1):
-            for key in self.sent[s].totals[kind] if s in self.sent else ():
-                if key in before or first == 1:
-                    applied[key] = before.get(key, 0)
-                else:
-                    exact = False
+        applied, exact = self._applied_as_of(seq)
+        plus, minus = (
+            {key: total - done.get(key, 0) for key, total in table.total.items() if total > done.get(key, 0)}
+            for table, done in zip(self.tables, applied, strict=False)
+        )
+        return (plus, minus, dict(self.tables[Kind.SHARDS].total)), exact
+
+    def _applied_as_of(self, seq: int) -> tuple[tuple[dict[bytes, int], dict[bytes, int]], bool]:
+        """Return the totals that Redis held when it had recorded ``seq``, and whether that is exact.
+
+        A flush is applied on top of a state not older than its base, and carries again all that was unanswered since
+        then. So its state is that of its base with its own totals on top; flushes that a fail-over took back are not
+        on this chain, though their numbers are lower.
+        """
+        old, old_complete = self._chain(self.base)
+        new, new_complete = self._chain(seq)
+        common = max(set(old) & set(new), default=0)
+        exact = (common > 0 or (old_complete and new_complete)) and not self.blurred
+        if common == 0 and not new_complete:  # too far back to tell: all that was ever sent counts as applied
+            return (dict(self.tables[0].total), dict(self.tables[1].total)), False
+        kept, kept_complete = self._chain(common)
+        applied = (dict(self._applied(Kind.PLUS)), dict(self._applied(Kind.MINUS)))
+        for kind in (Kind.PLUS, Kind.MINUS):
+            for s in old:
+                if s <= common:
+                    continue
+                for key in self.sent[s].totals[kind]:  # goes back to what it was before
+                    before = next(
+                        (self.sent[k].totals[kind][key] for k in kept if key in self.sent[k].totals[kind]), None
+                    )
+                    if before is not None or kept_complete:
+                        applied[kind][key] = before or 0
+                    else:
+                        exact = False
+            for s in reversed(new):
+                if s > common:
+                    applied[kind].update(self.sent[s].totals[kind])
         return applied, exact
+
+    def _chain(self, seq: int) -> tuple[list[int], bool]:
+        """Return a flush, its base, the base of that, and so on; and whether that goes back to the beginning."""
+        chain: list[int] = []
+        while seq > 0:
+            chunk = self.sent.get(seq)
+            if chunk is None:
+                return chain, False
+            chain.append(seq)
+            seq = chunk.base
+        return chain, True
+
+    def _applied(self, kind: Kind) -> dict[bytes, int]:
+        """Return what Redis held as of `base`: what is acknowledged, but for the time that all is told again."""
+        return self.tables[kind].acknowledged if self.known_applied is None else self.known_applied[kind]
 
 
 def _fresh(key: bytes, table: Table) -> bool:

@@ -152,8 +152,7 @@ class Core:
         raw_name, writer = name_bytes(name), self.writer
         if writer.keys is None:
             (raw,) = yield [open_namespace(self.settings)]
-            if writer.keys is None:
-                writer.settle(settled_keys(raw, self.settings), self.clock())
+            writer.settle(settled_keys(raw, self.settings), self.clock())
         keys = writer.keys
         assert keys is not None
         maps: list[SlotMap] = []

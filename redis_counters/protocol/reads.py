@@ -8,8 +8,10 @@ Sans-I/O: generators yield lists of commands and are given the lists of their an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Generator, Iterable
+import math
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar, cast
 
 from redis_counters.crdt.slotmap import tally
 from redis_counters.errors import WrongType
@@ -22,6 +24,7 @@ from redis_counters.protocol.writer import Writer, error_for
 MOST_CACHED = 10_000  # names; the oldest snapshots go first
 MOST_KEYS = 500  # shards that one script reads
 
+T = TypeVar("T")
 Asks = Generator[list[Command], list[object], None]
 
 
@@ -40,6 +43,15 @@ class Snapshot:
     epoch: int = -1  # and the writer's epoch that this was made in
 
 
+@dataclass(frozen=True, slots=True)
+class Claim(Generic[T]):
+    """What a reader gets: values, names to fetch, and whom to wait for before (then nothing is his to fetch)."""
+
+    values: dict[bytes, CounterValue]
+    missing: list[bytes]
+    busy: T | None
+
+
 class Reads:
     """Values by name. Not thread-safe: drivers lock."""
 
@@ -55,6 +67,7 @@ class Reads:
         self.wall = wall
         self.chance = chance
         self.cache: dict[bytes, Snapshot] = {}
+        self.fetching: dict[bytes, object] = {}
         self.snapshots = 0
 
     # -- from memory
@@ -81,24 +94,36 @@ class Reads:
             return snapshot.value
         return None
 
-    def split(
-        self, names: Iterable[bytes], max_age: float | None, fetching: Container[bytes]
-    ) -> tuple[dict[bytes, CounterValue], list[bytes]]:
-        """Return the values that the cache has, and the names to fetch; what is being fetched may be a little older."""
+    def claim(self, names: Iterable[bytes], max_age: float | None, since: float, token: T) -> Claim[T]:
+        """Return what is at hand, and what the caller has to fetch; that is his until `release`.
+
+        Two fetches of a name at a time could not be put in order, and values would run backwards. So of what somebody
+        fetches already, the last value will do if there is one; else the caller has to wait (`Claim.busy`) and to ask
+        again. ``since`` is when he came: a fetch that began later answers even a caller who wants no cache.
+        """
         self.writer.drain()
         values: dict[bytes, CounterValue] = {}
         missing: list[bytes] = []
         for name in dict.fromkeys(names):
-            value = None
             if max_age != 0:
                 value = self.cached(name, max_age)
-                if value is None and name in fetching:
+                if value is None and name in self.fetching:
                     value = self.last(name)
+            else:
+                value = self.cached(name, math.inf) if name in self.cache and self.cache[name].taken > since else None
             if value is None:
                 missing.append(name)
             else:
                 values[name] = value
-        return values, missing
+        busy = next((self.fetching[name] for name in missing if name in self.fetching), None)
+        if busy is None:
+            self.fetching.update(dict.fromkeys(missing, token))
+        return Claim(values, missing, cast("T | None", busy))
+
+    def release(self, names: Iterable[bytes]) -> None:
+        """The fetch is over, with or without success."""
+        for name in names:
+            self.fetching.pop(name, None)
 
     def last(self, name: bytes) -> CounterValue | None:
         """Return the value from the last snapshot, whatever its age, if there is a valid one."""
@@ -147,8 +172,7 @@ class Reads:
         writer = self.writer
         if writer.keys is None:
             (raw,) = yield [open_namespace(writer.settings)]
-            if writer.keys is None:  # no other caller was faster
-                writer.settle(settled_keys(raw, writer.settings), self.clock())
+            writer.settle(settled_keys(raw, writer.settings), self.clock())
         want: list[tuple[bytes, int]] = []
         for name in dict.fromkeys(names):
             now, age = self.clock(), self.writer.settings.max_age
@@ -199,9 +223,7 @@ class Reads:
 
     def _keep(self, name: bytes, snapshot: Snapshot) -> None:
         cache = self.cache
-        before = cache.pop(name, None)
-        if before is not None and before.taken > snapshot.taken:
-            snapshot = before
+        cache.pop(name, None)
         cache[name] = snapshot
         while len(cache) > MOST_CACHED:
             del cache[next(iter(cache))]

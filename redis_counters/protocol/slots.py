@@ -58,18 +58,13 @@ class Table:
 
     def acknowledge(self, sent: Mapping[bytes, int]) -> None:
         """Redis holds at least ``sent``."""
-        acknowledged = self.acknowledged
         if self.floored:
             self.floored.difference_update(sent)
         if self.refused:
             for key in sent:
                 self.refused.pop(key, None)
-        if acknowledged:
-            for key, total in sent.items():
-                if total > acknowledged.get(key, 0):
-                    acknowledged[key] = total
-        else:
-            acknowledged.update(sent)
+        # Never less than before: totals only grow, and one flush at a time is on its way.
+        self.acknowledged.update(sent)
 
     def forget(self) -> None:
         """Nothing counts as acknowledged any more: every total is to be sent again."""

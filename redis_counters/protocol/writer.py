@@ -77,7 +77,9 @@ class Writer:
     # -- increments come in
 
     def settle(self, keys: KeySpace, now: float) -> None:
-        """The buckets are known: what was counted so far gets its places."""
+        """The buckets are known: what was counted so far gets its places. Only the first time counts."""
+        if self.keys is not None:
+            return
         self.keys = keys
         self.buckets = [Bucket(b, self._new_actor(b, now), now) for b in range(keys.buckets)]
         self.tables = [bucket.current.tables for bucket in self.buckets]
@@ -116,10 +118,10 @@ class Writer:
         buckets, prefixes = keys.buckets, keys.shard0
         halves = [(t[0].total, t[0].dirty) for t in self.tables]
         limit = INT64_MAX
+        self.accepted += sum(counts.values())
         for name, count in counts.items():
             if name.__class__ is str:
                 name = name.encode()  # noqa: PLW2901
-            self.accepted += count
             bucket = crc32(name) % buckets  # type: ignore[arg-type]  # bytes by now
             key = prefixes[bucket] + name  # type: ignore[operator]  # bytes by now
             total, dirty = halves[bucket]
@@ -235,7 +237,7 @@ class Writer:
             return
         try:
             reply = Reply(raw, CONTRACTS[script].replies)
-            if reply.word in ("FOLDED", "GONE") and script is Script.ACTOR_OPEN:
+            if reply.word in ("FOLDED", "GONE"):
                 self._move_on(actor, reply, now)
             else:
                 self._answer(actor, reply, script, now)
@@ -244,6 +246,7 @@ class Writer:
             return
         bucket.busy = False
         if actor.phase is Phase.DONE:
+            self.uncertain += actor.uncertain
             self._drop(actor, now)
         self.epoch += 1
 
@@ -330,9 +333,9 @@ class Writer:
         gone = reply.word == "GONE"
         # GONE, nobody can tell: never over-count, so what is unknown counts as applied.
         seq = reply.number(0) if not gone else actor.base if actor.unknown is None else actor.seq
-        if (gone and actor.unknown is not None) or not actor.knows(seq):
+        rest, exact = actor.leftover(seq)
+        if (gone and actor.unknown is not None) or not exact:
             self.uncertain += 1
-        rest = actor.leftover(seq)
         bucket = self.buckets[actor.bucket]
         if actor is bucket.current:
             self._renew(bucket, now)
@@ -440,7 +443,11 @@ class Goal:
             if self.writer.keys is None:
                 return not any(self.writer.early)
             self._mark()
-        while all(_passed(actor, positions) for actor, positions in self.positions):
+        while True:
+            while self.positions and _passed(*self.positions[-1]):
+                self.positions.pop()  # passed once is passed for good
+            if self.positions:
+                return False
             if not self.gates:
                 return True
             if self.gates & self.writer.gates.keys():
@@ -448,7 +455,6 @@ class Goal:
             # Published by now: what waited for that is the second half of the goal.
             self._mark()
             self.gates = set()
-        return False
 
 
 def _passed(actor: Actor, positions: list[int]) -> bool:

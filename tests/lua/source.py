@@ -1,0 +1,83 @@
+"""Just enough reading of Lua to hold the scripts to their rules: which keys they touch, which names they use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+WORDS = "and break do else elseif end false for function if in local nil not or repeat return then true until while"
+KEYWORDS = frozenset(re.findall(r"\w+", WORDS))
+GLOBALS = frozenset({"redis", "KEYS", "ARGV", "string", "table", "math", "unpack", "tonumber", "type"})
+KEYLESS = frozenset({"TIME"})
+FROM_KEYS = re.compile(r"(?:unpack\()?KEYS\b")
+
+
+def code(text: str) -> str:
+    """Return the text without comments."""
+    return re.sub(r"--[^\n]*", "", re.sub(r"--\[\[.*?\]\]", "", text, flags=re.DOTALL))
+
+
+def undeclared(text: str) -> set[str]:
+    """Return the names that are neither local nor what Redis provides: globals, read or written."""
+    bare = re.sub(r"'[^'\n]*'", "''", code(text))
+    declared: set[str] = set(re.findall(r"\bfunction\s+(\w+)", bare))
+    for names in re.findall(r"\blocal\s+(?!function)([\w, ]+)", bare) + re.findall(
+        r"\bfor\s+([\w, ]+?)(?:=|\bin\b)", bare
+    ):
+        declared.update(re.findall(r"\w+", names))
+    for names in re.findall(r"\bfunction\s*\w*\(([^)]*)\)", bare):
+        declared.update(re.findall(r"\w+", names))
+    # No rule needs scopes: that a local is used where it is one is seen when the script runs.
+    used = set(re.findall(r"(?<![.\w])[A-Za-z_]\w*", bare))
+    globals_written = set(re.findall(r"^\s*(?!local\b)function\s+(\w+)", bare, re.MULTILINE))
+    return (used - KEYWORDS - GLOBALS - declared) | globals_written
+
+
+def calls(text: str, names: str) -> Iterator[list[str]]:
+    """Yield the arguments of every call of a function whose name matches; its definition is none."""
+    bare = code(text)
+    for found in re.finditer(rf"(?<![\w])(?<!function )(?:{names})\(", bare):
+        yield _arguments(bare, found.end())
+
+
+def _arguments(text: str, start: int) -> list[str]:
+    depth, arguments, current, quoted = 0, [], "", False
+    for char in text[start:]:
+        if char == "'":
+            quoted = not quoted
+        if not quoted and char in "([{":
+            depth += 1
+        if not quoted and char in ")]}":
+            depth -= 1
+            if depth < 0:
+                break
+        if char == "," and not quoted and depth == 0:
+            arguments.append(current.strip())
+            current = ""
+        else:
+            current += char
+    return [*arguments, current.strip()]
+
+
+def keys_not_from_keys(text: str) -> list[str]:
+    """Return what stands for a key in a call of Redis and is not, by its name or its origin, one of KEYS."""
+    bare, wrong = code(text), []
+    for command, *arguments in calls(text, r"(?:redis\.)?p?call"):
+        name = command.strip("'")
+        if name not in KEYLESS and not _is_key(arguments[0]):
+            wrong.append(f"{name} {arguments[0]}")
+    for left, right in re.findall(r"^\s*(?:local )?([\w, ]+?) = ([^\n]+)", bare, re.MULTILINE):
+        names, values = re.findall(r"\w+", left), _arguments(right + ")", 0)
+        for name, value in zip(names, values, strict=False):
+            if name in ("registry", "meta", "key") and not FROM_KEYS.match(value):
+                wrong.append(f"{name} = {value}")
+    for function, parameters in re.findall(r"function (\w+)\(([^)]*)\)", bare):
+        names = re.findall(r"\w+", parameters)
+        if "key" in names:
+            given = [arguments[names.index("key")] for arguments in calls(text, function)]
+            wrong.extend(f"{function}({one})" for one in given if not _is_key(one))
+    return wrong
+
+
+def _is_key(argument: str) -> bool:
+    return argument in ("registry", "meta", "key") or bool(re.match(r"KEYS\[[^]]+\]$|unpack\(KEYS, ", argument))

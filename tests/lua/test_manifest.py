@@ -1,0 +1,219 @@
+"""Header, manifest and behaviour of every script say the same; and no script breaks a rule of its language."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from redis_counters import Counters
+from redis_counters.drivers import lua_files
+from redis_counters.protocol.commands import CONTRACTS, Script
+from tests.lua import source
+from tests.lua.calls import HIGHEST, Bucket
+from tests.lua.headers import Shape, header, parse
+from tests.lua.scenarios import SCENARIOS, at_most, denied
+from tests.servers import RealServer
+
+every_script = pytest.mark.parametrize("script", Script, ids=lambda script: script.value)
+
+# What may become a Lua number, a double: all of these stay far below 2^53.
+NUMBERS: dict[Script, dict[str, str]] = {
+    Script.NAMESPACE_OPEN: {},
+    Script.ACTOR_OPEN: {
+        "issued": "numbers of actors and dots count up from 1",
+        "number": "the same, out of an actor's id",
+        "cleaned": "the same",
+        "seq": "a number of a flush counts up from 1",
+    },
+    Script.ACTOR_CLOSE: {"ARGV[2]": "base, a number of a flush", "recorded": "a number of a flush"},
+    Script.SLOTS_MERGE: {
+        "text": "inside `whole`",
+        "ARGV[2]": "seq, a number of a flush",
+        "ARGV[3]": "base, a number of a flush",
+        "ARGV[3 + kind]": "how many items there are of a kind",
+        "recorded": "a number of a flush",
+        "call('HGET', registry, 'n')": "numbers of actors and dots count up from 1",
+    },
+    Script.SLOTS_FOLD: {},
+    Script.SLOTS_READ: {},
+}
+
+
+# --- header and manifest -------------------------------------------------------------------------------------------
+
+
+def test_a_script_is_a_file() -> None:
+    """Every member has its file, every file its member and its contract."""
+    files = {path.stem for path in lua_files.lua_folder().iterdir()}
+    assert files == {script.value for script in Script} == {script.value for script in CONTRACTS}
+    assert {path.suffix for path in lua_files.lua_folder().iterdir()} == {".lua"}
+
+
+@every_script
+def test_the_header_is_the_contract(script: Script) -> None:
+    """Keys and arguments by name and in order, what may follow them, and the words of the reply."""
+    head, contract = header(script), CONTRACTS[script]
+    assert head.purpose.startswith(f"{script.value}: ")
+    assert (head.keys.leading, head.keys.more) == (contract.keys, contract.more_keys)
+    assert (head.args.leading, head.args.more) == (contract.args, contract.more_args)
+    assert tuple(head.replies) == contract.replies
+
+
+@every_script
+def test_the_header_tells_the_errors(script: Script) -> None:
+    """Those the script makes itself start with BADARG and its name."""
+    made = re.findall(r"error_reply\('(\w+) (\w+): ", source.code(text(script)))
+    assert len(made) == text(script).count("error_reply")
+    assert {name for _, name in made} <= {script.value}
+    assert {word for word, _ in made} == set(header(script).errors) - {"WRONGTYPE"}
+
+
+def test_the_form_of_headers_is_checked() -> None:
+    """The parser of these tests refuses what it would misread."""
+    good = text(Script.ACTOR_CLOSE)
+    assert parse(good).replies["OK"] == Shape(1)
+    assert header(Script.SLOTS_MERGE).replies["OK"] == Shape(1, 2)
+    assert header(Script.SLOTS_MERGE).replies["MISSING"] == Shape(1, 1)
+    for spoilt in (
+        good[1:],
+        good.replace("COST ", "TIME "),
+        good.replace("       2 base", "       3 base"),
+        good.replace("KEYS   1 registry", "KEYS   registry"),
+    ):
+        assert spoilt != good
+        with pytest.raises(ValueError, match=r"expected|begin|sections"):
+            parse(spoilt)
+
+
+# --- header, manifest and behaviour --------------------------------------------------------------------------------
+
+
+def test_every_word_has_a_scenario() -> None:
+    assert set(SCENARIOS) == {(script, word) for script in Script for word in CONTRACTS[script].replies}
+
+
+@pytest.mark.parametrize(("script", "word"), SCENARIOS, ids=lambda value: getattr(value, "value", value))
+def test_every_word_is_answered(bucket: Bucket, script: Script, word: str) -> None:
+    """By the script that the manifest says; that none answers another word, `Bucket.call` sees in all tests here."""
+    assert SCENARIOS[script, word](bucket)[0] == word
+    assert bucket.called is script
+
+
+@every_script
+def test_only_scripts_that_write_need_to(bucket: Bucket, script: Script) -> None:
+    """A user without any writing command gets through exactly the others, and changes nothing."""
+    call = at_most(bucket, script, 3)
+    before = bucket.everything()
+    with denied(bucket, "@write") as reader:
+        if CONTRACTS[script].writes:
+            with pytest.raises(Exception, match=r"NOPERM|ACL|can't"):
+                call(reader)
+        else:
+            call(reader)
+    assert bucket.everything() == before
+    call(bucket)
+    assert (bucket.everything() != before) == CONTRACTS[script].writes
+
+
+@every_script
+def test_the_cost_is_what_the_header_says(bucket: Bucket, script: Script) -> None:
+    """In commands, where there is most to do; counted by the server."""
+    said = re.match(r"O\((\w+)\); (?:up to )?(\d+) commands?( each| per shard)?\b", header(script).cost)
+    assert said
+    many = 101
+    few, more = (commands(bucket, script, items) for items in (1, many))
+    if said[1] == "1":
+        assert few == more == int(said[2])
+    else:
+        assert said[3]
+        assert (more - few) / (many - 1) == int(said[2])
+
+
+def commands(bucket: Bucket, script: Script, items: int) -> int:
+    """Return how many commands the script gives to Redis."""
+    bucket.client.flushall()
+    call = at_most(bucket, script, items)
+    bucket.client.config_resetstat()
+    call(bucket)
+    stats = bucket.client.info("commandstats")
+    names = {name.removeprefix("cmdstat_"): entry["calls"] for name, entry in stats.items()}
+    return sum(calls for name, calls in names.items() if not name.startswith(("eval", "config", "info", "client")))
+
+
+# --- the scripts as texts ------------------------------------------------------------------------------------------
+
+
+@every_script
+def test_texts_are_in_form(script: Script) -> None:
+    """ASCII, lines of at most 120, a newline at the end, no tabs, no blanks at the end of a line."""
+    content = lua_files.text(script).decode("ascii")
+    assert content.endswith("\n")
+    assert not content.endswith("\n\n")
+    assert "\t" not in content
+    assert "\r" not in content
+    assert [line for line in content.split("\n") if len(line) > 120 or line != line.rstrip()] == []
+
+
+@every_script
+def test_every_key_comes_from_keys(script: Script) -> None:
+    """None is put together in Lua, so a cluster knows them all."""
+    assert source.keys_not_from_keys(text(script)) == []
+    assert list(source.calls(text(script), r"(?:redis\.)?p?call")) != []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "redis.call('GET', 'x')",
+        "call('HGET', KEYS[1] .. 'x', 'f')",
+        "pcall('DEL', ARGV[1])",
+        "local key = ARGV[1]",
+        "local registry, actor = 'a' .. KEYS[1], ARGV[1]",
+        "key = prefix .. name",
+        "local function f(i, key) end\nf(1, name)",
+    ],
+)
+def test_a_key_that_is_made_up_is_seen(line: str) -> None:
+    assert len(source.keys_not_from_keys(line)) == 1
+
+
+@every_script
+def test_no_count_becomes_a_number(script: Script) -> None:
+    """Doubles are exact up to 2^53: only what is listed with its reason may become one."""
+    converted = {arguments[0] for arguments in source.calls(text(script), "tonumber|whole")}
+    assert converted == set(NUMBERS[script])
+
+
+@every_script
+def test_no_name_is_global(script: Script) -> None:
+    assert source.undeclared(text(script)) == set()
+
+
+@pytest.mark.parametrize(
+    "line", ["total = 1", "local a = 1\nb = a", "for i = 1, 2 do c = i end", "function f() end", "local a = prnt(1)"]
+)
+def test_a_global_is_seen(line: str) -> None:
+    assert len(source.undeclared(line)) == 1
+
+
+def test_texts_never_contain_values(server: RealServer) -> None:
+    """However many names and amounts a client counts, Redis has one text a script in its cache, each a file's."""
+    client = server.client()
+    client.script_flush()
+    cached = []
+    for run in range(3):
+        with Counters(client, namespace=f"ns{run}", region=f"region {run}", actor=f"actor {run}") as counters:
+            for i in range(20):
+                counters.incr(f"name {run} {i}", 10**run + i)
+                counters.decr(f"name {run} {i}", HIGHEST - run)
+            counters.flush()
+            counters.get_many([f"name {run} {i}" for i in range(20)], max_age=0)
+        cached.append(int(client.info("memory")["number_of_cached_scripts"]))
+    known = client.script_exists(*(lua_files.digest(script).decode() for script in Script))
+    assert cached == [sum(known)] * 3
+    assert sum(known) >= 5
+
+
+def text(script: Script) -> str:
+    return lua_files.text(script).decode()
