@@ -1,0 +1,1 @@
+"""What both faces promise, on real servers."""

@@ -1,0 +1,124 @@
+"""Both faces carry the same names, parameters and documentation; one counts as the other does."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import redis_counters
+import redis_counters.asyncio
+from redis_counters import Counter, Counters
+from redis_counters.asyncio import Counter as AsyncioCounter
+from redis_counters.asyncio import Counters as AsyncioCounters
+
+PAIRS = [pytest.param(Counters, AsyncioCounters, id="Counters"), pytest.param(Counter, AsyncioCounter, id="Counter")]
+
+COUNTERS = {"incr", "decr", "add", "get", "get_many", "counter", "flush", "close", "stats", "from_url"}
+COUNTER = {"incr", "decr", "add", "value"}
+PLAIN = {"incr", "decr", "add", "stats", "counter", "from_url", "name"}  # no I/O in either face
+
+ONLY_IN = {"__enter__": "__aenter__", "__exit__": "__aexit__"}
+WORDS = [("any number of threads", "any number of tasks of one event loop")]  # where the texts have to differ
+
+
+def members(face: type) -> dict[str, Any]:
+    """Return what is public in the face, by name, with the special methods of its own."""
+    return {
+        name: inspect.getattr_static(face, name)
+        for name in dir(face)
+        if not name.startswith("_") or name in ("__init__", *ONLY_IN, *ONLY_IN.values())
+    }
+
+
+def function(member: Any) -> Callable[..., Any]:
+    found: Callable[..., Any] = getattr(member, "__func__", None) or getattr(member, "fget", None) or member
+    assert callable(found)
+    return found
+
+
+def parameters(member: Any) -> list[tuple[str, str, object]]:
+    """Return (name, kind, default) of each parameter."""
+    signature = inspect.signature(function(member))
+    return [(p.name, p.kind.name, p.default) for p in signature.parameters.values()]
+
+
+@pytest.mark.parametrize(("blocking", "asyncio"), PAIRS)
+def test_the_same_names(blocking: type, asyncio: type) -> None:
+    """A name is public in both faces or in none; only the context manager is spelled as its kind asks."""
+    assert {ONLY_IN.get(name, name) for name in members(blocking)} == set(members(asyncio))
+
+
+@pytest.mark.parametrize(("blocking", "asyncio"), PAIRS)
+def test_the_same_parameters(blocking: type, asyncio: type) -> None:
+    """Each parameter has one name, kind and default in both faces."""
+    for name, member in members(blocking).items():
+        assert parameters(member) == parameters(members(asyncio)[ONLY_IN.get(name, name)]), name
+
+
+@pytest.mark.parametrize(("blocking", "asyncio"), PAIRS)
+def test_the_same_documentation(blocking: type, asyncio: type) -> None:
+    """Every public name is documented, by the same text in both faces."""
+
+    def text(thing: Any) -> str:
+        documentation = inspect.getdoc(thing) or ""
+        for ours, theirs in WORDS:
+            documentation = documentation.replace(theirs, ours)
+        return documentation
+
+    assert text(blocking)
+    assert text(blocking) == text(asyncio)
+    for name, member in members(blocking).items():
+        if not name.startswith("_"):
+            assert inspect.getdoc(function(member)), name
+            assert text(function(member)) == text(function(members(asyncio)[name])), name
+
+
+@pytest.mark.parametrize(("blocking", "asyncio"), PAIRS)
+def test_what_does_no_io_is_a_plain_call(blocking: type, asyncio: type) -> None:
+    """Counting is a plain call in both faces; whatever asks Redis is awaited in the asyncio face."""
+    for name, member in members(asyncio).items():
+        awaited = inspect.iscoroutinefunction(function(member))
+        assert awaited == (name not in PLAIN and name != "__init__"), name
+        if name in members(blocking):
+            assert not inspect.iscoroutinefunction(function(members(blocking)[name])), name
+
+
+def test_the_fixed_names_are_there() -> None:
+    """The names that the interface fixes exist in both faces."""
+    for counters in (Counters, AsyncioCounters):
+        assert set(members(counters)) >= COUNTERS
+    for counter in (Counter, AsyncioCounter):
+        assert set(members(counter)) >= COUNTER
+
+
+def test_the_module_says_what_it_exports() -> None:
+    """Everything in `__all__` exists, and every error is an error of this library."""
+    for name in redis_counters.__all__:
+        assert hasattr(redis_counters, name), name
+    errors = [getattr(redis_counters, n) for n in redis_counters.__all__]
+    raised = [e for e in errors if isinstance(e, type) and issubclass(e, Exception)]
+    assert raised
+    assert all(issubclass(e, redis_counters.CounterError) for e in raised)
+
+
+def test_defaults_are_those_of_the_interface() -> None:
+    """The documented defaults are the defaults."""
+    defaults = {name: default for name, _kind, default in parameters(Counters.__init__)}
+    assert {k: defaults[k] for k in ("namespace", "region", "shards", "flush_interval", "max_batch")} == {
+        "namespace": "rc",
+        "region": "main",
+        "shards": 1,
+        "flush_interval": 0.1,
+        "max_batch": 500,
+    }
+    assert {k: defaults[k] for k in ("max_pending", "on_full", "max_age", "reassert_window")} == {
+        "max_pending": 1_000_000,
+        "on_full": "raise",
+        "max_age": 1.0,
+        "reassert_window": 60.0,
+    }
+    assert parameters(Counters.close)[1] == ("timeout", "POSITIONAL_OR_KEYWORD", 5.0)
+    assert ("max_age", "KEYWORD_ONLY", None) in parameters(Counters.get)

@@ -1,0 +1,233 @@
+"""A process reads its own writes at once, a value that only grows never falls, and reading creates nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import pickle
+import threading
+import time
+from typing import Any
+
+import pytest
+import redis
+
+from redis_counters import Counters, CounterValue
+from tests.faces.either import FACES, Either, commandstats, reset_stats, truth
+from tests.servers import RealServer
+
+
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("max_age", [None, 0, 100])
+def test_own_writes_are_read_at_once(any_server: RealServer, face: str, max_age: float | None) -> None:
+    """Whatever is buffered, on its way, acknowledged or folded by others: the value includes all of it."""
+
+    async def main() -> None:
+        async with Either.on(face, any_server, flush_interval=0.01) as counters:
+            total = others = 0
+            for i in range(1, 80):
+                counters.incr("x", i)
+                total += i
+                if i % 7 == 0:
+                    counters.decr("x", 3)
+                    total -= 3
+                assert total <= await counters.get("x", max_age=max_age) <= total + others
+                if i % 5 == 0:
+                    await counters.flush()
+                    assert total <= await counters.get("x", max_age=max_age) <= total + others
+                if i % 11 == 0:
+                    async with Either.on(face, any_server) as other:
+                        other.incr("x", 1000)
+                        others += 1000
+                    assert total <= await counters.get("x", max_age=max_age) <= total + others
+            await counters.flush()
+            assert await counters.get("x", max_age=0) == total + others
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_pending_is_what_is_not_acknowledged(any_server: RealServer, face: str) -> None:
+    """`pending` is part of the value, and 0 after a flush; `as_of` is when Redis was asked, by the wall clock."""
+
+    async def main() -> None:
+        async with Either.on(face, any_server, flush_interval=60) as counters:
+            counters.incr("x", 5)
+            counters.decr("x", 2)
+            before = time.time()
+            value = await counters.get("x", max_age=0)
+            after = time.time()
+            assert (value, value.pending) == (3, 3)
+            assert before <= value.as_of <= after
+            await counters.flush()
+            flushed = await counters.get("x")
+            assert (flushed, flushed.pending, flushed.as_of) == (3, 0, value.as_of)
+            counters.decr("x", 10)
+            again = await counters.get("x")
+            assert (again, again.pending, again.as_of) == (-7, -10, value.as_of)
+            fresh = await counters.get("x", max_age=0)
+            assert (fresh, fresh.pending) == (-7, -10)
+            assert fresh.as_of >= after
+            page = await counters.get_many(["x", "y"], max_age=0)
+            assert fresh.as_of <= page["x"].as_of <= page["y"].as_of <= time.time()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_the_cache_asks_once_and_max_age_0_always(any_server: RealServer, face: str) -> None:
+    """Within `max_age` no command is sent; with 0 each read is one command; infinity asks only for what is unknown."""
+
+    async def main() -> None:
+        async with Either.on(face, any_server, max_age=60, flush_interval=60) as counters:
+            counters.incr("x")
+            await counters.flush()
+            await counters.get("x", max_age=0)
+            reset_stats(any_server)
+            for _ in range(100):
+                assert await counters.get("x") == 1
+                assert await counters.get("x", max_age=30) == 1
+                assert await counters.get("x", max_age=float("inf")) == 1
+                assert await counters.get_many(["x", b"x"]) == {"x": 1, b"x": 1}
+            assert commandstats(any_server).get("hgetall", 0) == 0
+            for _ in range(20):
+                assert await counters.get("x", max_age=0) == 1
+            assert commandstats(any_server)["hgetall"] == 20
+            await asyncio.sleep(0.03)
+            assert await counters.get("x", max_age=0.02) == 1
+            assert commandstats(any_server)["hgetall"] == 21
+            assert await counters.get("new", max_age=float("inf")) == 0
+            assert commandstats(any_server)["hgetall"] == 22
+            assert commandstats(any_server).get("evalsha", 0) == 0
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_another_clients_counts_show_once_the_cache_has_aged(any_server: RealServer, face: str) -> None:
+    """A cached value may be as old as `max_age` and no older."""
+
+    async def main() -> None:
+        async with Either.on(face, any_server, max_age=60) as reader, Either.on(face, any_server) as writer:
+            assert await reader.get("x") == 0
+            writer.incr("x", 7)
+            await writer.flush()
+            assert await reader.get("x") == 0
+            assert await reader.get("x", max_age=0) == 7
+            writer.incr("x")
+            await writer.flush()
+            await asyncio.sleep(0.03)
+            assert await reader.get("x", max_age=10) == 7
+            assert await reader.get("x", max_age=0.02) == 8
+            assert await reader.get_many(["x"], max_age=10) == {"x": 8}
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_a_page_is_one_command(server: RealServer, face: str) -> None:
+    """`get_many` reads hundreds of counters by one script call, none for what is cached; duplicates cost nothing."""
+
+    async def main() -> None:
+        async with Either.on(face, server, max_age=60) as counters:
+            names: list[str | bytes] = [f"n{i}" for i in range(200)] + [b"\xff%d" % i for i in range(100)]
+            for i, name in enumerate(names):
+                counters.incr(name, i + 1)
+            await counters.flush()
+            await counters.get_many(["warm", "up"])
+            reset_stats(server)
+            page = await counters.get_many([*names, *names, b"n0", "none"], max_age=0)
+            assert commandstats(server)["evalsha"] == 1
+            assert list(page) == [*names, b"n0", "none"]
+            assert page == {**{n: i + 1 for i, n in enumerate(names)}, b"n0": 1, "none": 0}
+            reset_stats(server)
+            assert await counters.get_many(iter(names)) == {n: i + 1 for i, n in enumerate(names)}
+            assert await counters.get_many([]) == {}
+            assert await counters.get_many(()) == {}
+            stats = commandstats(server)
+            assert "evalsha" not in stats
+            assert "hgetall" not in stats
+            await counters.get_many([*names[:5], "another"])
+            assert commandstats(server)["hgetall"] == 1
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_reading_creates_no_keys(any_server: RealServer, face: str) -> None:
+    """Unknown names read as 0; nothing but the namespace's own record appears in Redis, in whatever number they come."""
+
+    async def main() -> None:
+        async with Either.on(face, any_server) as counters:
+            for i in range(50):
+                assert await counters.get(f"unknown{i}") == 0
+            assert set((await counters.get_many([f"u{i}" for i in range(1200)])).values()) == {0}
+            assert (await counters.inspect("unknown")).value == 0
+            assert counters.stats().slots == 0
+
+    asyncio.run(main())
+    assert any_server.client().keys() == [b"rc:meta"]
+
+
+def test_a_value_is_an_int() -> None:
+    """It computes, formats, hashes, orders, pickles, copies and serialises as the int it is; copies keep its facts."""
+    value = CounterValue(2**70 + 1, 123.5, -4)
+    assert value == 2**70 + 1
+    assert isinstance(value, int)
+    assert hash(value) == hash(2**70 + 1)
+    assert value in {2**70 + 1: None}
+    assert (value + 1, value // 2, -value) == (2**70 + 2, 2**69, -(2**70) - 1)
+    assert value > 5
+    assert not CounterValue(0)
+    assert f"{value}" == str(value) == repr(int(value)) == "1180591620717411303425"
+    assert f"{CounterValue(1234567):,}" == "1,234,567"
+    assert json.loads(json.dumps({"v": value})) == {"v": 2**70 + 1}
+    assert "abc"[CounterValue(1)] == "b"
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        again: Any = pickle.loads(pickle.dumps(value, protocol))  # noqa: S301 - made here
+        assert (type(again), again, again.as_of, again.pending) == (CounterValue, value, 123.5, -4)
+    for again in (copy.copy(value), copy.deepcopy(value)):
+        assert (type(again), again, again.as_of, again.pending) == (CounterValue, value, 123.5, -4)
+
+
+class Held(redis.Redis):
+    """A client whose reads in the thread named `late` reach Redis only when they are let go."""
+
+    late = "late"
+
+    def hold(self) -> None:
+        self.arrived, self.go = threading.Event(), threading.Event()
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:
+        if threading.current_thread().name == self.late and args[0] in ("HGETALL", b"HGETALL"):
+            self.arrived.set()
+            assert self.go.wait(10)
+        return super().execute_command(*args, **options)  # type: ignore[no-untyped-call] # redis-py's
+
+
+def test_a_late_read_is_not_forgotten(any_server: RealServer) -> None:
+    """A read asked first and answered last saw more than the one in between: the next value is not below it."""
+    client = Held(host=any_server.host, port=any_server.port)
+    client.hold()
+    with client, any_server.client() as another, Counters(client, max_age=60) as reader, Counters(another) as writer:
+        reader.get("x", max_age=0)
+        seen: list[int] = []
+
+        def late() -> None:
+            seen.append(reader.get("x", max_age=0))
+            seen.append(reader.get("x"))
+
+        thread = threading.Thread(target=late, name=Held.late)
+        thread.start()
+        assert client.arrived.wait(10)
+        in_between = threading.Thread(target=reader.get, args=("x",), kwargs={"max_age": 0})
+        in_between.start()
+        in_between.join(2)  # it may as well wait for the late one
+        writer.incr("x", 5)
+        writer.flush()
+        client.go.set()
+        thread.join(10)
+        in_between.join(10)
+        assert seen == [5, 5]
+    assert truth(any_server, ["x"]) == {b"x": 5}
