@@ -118,7 +118,7 @@ class TaskRunner:
             if await _wait(self.urgent, min(rest, self.core.settings.flush_interval)):
                 await asyncio.sleep(min(rest, 0.01))
                 break
-            self.core.writer.drain()
+            self.core.writer.tick()
         self.urgent.clear()
 
     async def _round_unless_stopped(self) -> None:
@@ -145,7 +145,7 @@ class TaskRunner:
             self._progressed()
 
     async def _drive_round(self) -> None:
-        self.core.writer.drain()
+        self.core.writer.tick()
         steps = self.core.round()
         ticker = asyncio.get_running_loop().create_task(self._absorb_meanwhile())
         try:
@@ -172,7 +172,7 @@ class TaskRunner:
     async def _absorb_meanwhile(self) -> None:
         while True:
             await asyncio.sleep(self.core.settings.flush_interval)
-            self.core.writer.drain()
+            self.core.writer.tick()
 
     def _progressed(self) -> None:
         self.progress.set()

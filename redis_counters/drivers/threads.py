@@ -142,7 +142,7 @@ class ThreadRunner:
 
     def _absorb(self) -> None:
         with self.lock:
-            self.core.writer.drain()
+            self.core.writer.tick()
 
     def _round_unless_stopped(self) -> None:
         if not self.stopped:

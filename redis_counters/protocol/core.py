@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
-from redis_counters.crdt.slotmap import SlotMap, parse
+from redis_counters.crdt.slotmap import INT64_MAX, SlotMap, parse
 from redis_counters.errors import CounterError, Overflow
 from redis_counters.protocol.buffer import Buffer
 from redis_counters.protocol.commands import Command, hgetall, hmget
@@ -14,7 +14,7 @@ from redis_counters.protocol.reads import Reads, fields_of
 from redis_counters.protocol.settings import Settings
 from redis_counters.protocol.shards import check_shards
 from redis_counters.protocol.stats import Stats
-from redis_counters.protocol.values import INT64_MAX, Name, name_bytes, name_shown, signed_amount
+from redis_counters.protocol.values import Name, name_bytes, name_shown, signed_amount
 from redis_counters.protocol.writer import Writer
 
 SMALL = 2**31

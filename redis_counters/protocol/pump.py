@@ -49,7 +49,7 @@ def flush_round(writer: Writer, clock: Callable[[], float]) -> Steps:
     in_flight: deque[Request] = deque()
     try:
         while True:
-            writer.drain()
+            writer.tick()
             while len(in_flight) < WINDOW and (request := writer.next_request(clock())) is not None:
                 in_flight.append(request)
                 yield Send(request.command)

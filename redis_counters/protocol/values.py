@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from redis_counters.crdt.slotmap import INT64_MAX
 from redis_counters.errors import Overflow, UsageError
-
-INT64_MAX = 2**63 - 1
 
 Name = str | bytes
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from zlib import crc32
 
+from redis_counters.crdt.slotmap import INT64_MAX
 from redis_counters.errors import CounterError, NotPermitted, Overflow, Refused, Unavailable, WrongType
 from redis_counters.protocol.actor import Actor, Phase
 from redis_counters.protocol.buffer import Buffer
@@ -17,7 +18,7 @@ from redis_counters.protocol.keys import KeySpace, name_of
 from redis_counters.protocol.replies import Reply
 from redis_counters.protocol.settings import Settings
 from redis_counters.protocol.slots import Kind, Table
-from redis_counters.protocol.values import INT64_MAX, name_shown
+from redis_counters.protocol.values import name_shown
 
 UNAVAILABLE_CODES = frozenset(
     ("BUSY", "LOADING", "MASTERDOWN", "READONLY", "OOM", "MISCONF", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "MOVED")
@@ -62,7 +63,8 @@ class Writer:
         self.keys: KeySpace | None = None
         self.early: tuple[dict[bytes, int], dict[bytes, int]] = ({}, {})  # counted before the buckets are known
         self.buckets: list[Bucket] = []
-        self.tables: list[tuple[Table, Table, Table]] = []
+        self.tables: list[tuple[Table, Table, Table]] = []  # of the current actor of each bucket,
+        self.halves: list[tuple[dict[bytes, int], dict[bytes, None]]] = []  # and of these the totals and dirty of PLUS
         self.gates: dict[bytes, set[tuple[int, bytes]]] = {}  # shard 0's key -> keys that wait for its K
         self.overflowed: dict[bytes, int] = {}
         self.errors: list[CounterError] = []  # of this round
@@ -82,7 +84,9 @@ class Writer:
             return
         self.keys = keys
         self.buckets = [Bucket(b, self._new_actor(b, now), now) for b in range(keys.buckets)]
-        self.tables = [bucket.current.tables for bucket in self.buckets]
+        for bucket in self.buckets:
+            self.tables.append(bucket.current.tables)
+            self.halves.append((bucket.current.tables[0].total, bucket.current.tables[0].dirty))
         plus, minus = self.early
         self.early = ({}, {})
         for name, amount in plus.items():
@@ -104,6 +108,10 @@ class Writer:
                 raw = name.encode() if isinstance(name, str) else name
                 self._add(raw, abs(amount), Kind.PLUS if amount > 0 else Kind.MINUS)
             self.epoch += 1
+
+    def tick(self) -> None:
+        """As `drain`, now and then; also sees whether the buffer is full. Cost: also O(buckets)."""
+        self.drain()
         self.full = self.waiting() >= self.settings.max_pending
 
     def _absorb_ones(self) -> None:
@@ -116,7 +124,7 @@ class Writer:
             return
         # The common case, spelled out: it is a third of the client's cost of a flush of distinct names.
         buckets, prefixes = keys.buckets, keys.shard0
-        halves = [(t[0].total, t[0].dirty) for t in self.tables]
+        halves = self.halves
         limit = INT64_MAX
         self.accepted += sum(counts.values())
         for name, count in counts.items():
@@ -257,7 +265,6 @@ class Writer:
             return
         self.flushes += 1
         self.flushed += len(chunk)
-        self.full = self.full and self.waiting() >= self.settings.max_pending
         for key0 in chunk.totals[Kind.SHARDS]:
             self._open_gate(key0, actor.tables[Kind.SHARDS].refused.get(key0))
         for table in actor.tables:
@@ -287,11 +294,16 @@ class Writer:
         old.retiring = True
         actor = self._new_actor(bucket.number, now)
         bucket.actors.append(actor)
-        self.tables[bucket.number] = actor.tables
+        self._direct(bucket, actor)
         for table, before in zip(actor.tables[:2], old.tables[:2], strict=True):
             table.gated |= before.gated
         bucket.window_start, bucket.rotated_taken = now, 0
         return actor
+
+    def _direct(self, bucket: Bucket, actor: Actor) -> None:
+        """What is counted from now on goes to this actor."""
+        self.tables[bucket.number] = actor.tables
+        self.halves[bucket.number] = (actor.tables[0].total, actor.tables[0].dirty)
 
     def _keep_house(self, bucket: Bucket, now: float) -> None:
         """Rotate the actor if most of what it holds is idle; end those that are through."""
@@ -324,7 +336,7 @@ class Writer:
         if not bucket.actors:  # closed: a client that goes on counting begins anew
             fresh = self._new_actor(bucket.number, now)
             bucket.actors.append(fresh)
-            self.tables[bucket.number] = fresh.tables
+            self._direct(bucket, fresh)
         self.dropped_at = now
         self.epoch += 1
 
