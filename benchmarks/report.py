@@ -76,24 +76,25 @@ def write_page(rows: list[Row], where: dict[str, Any], page: Path = PAGE) -> Non
 
 
 def draw(rows: list[Row], path: Path = PICTURE) -> None:
-    """A picture of the ratios: each bar is measured over reach, the line is where it should be."""
+    """A picture of the ratios, each as its share of what is asked: longer is better, 1 is where it should be."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
     asked = [row for row in rows if row.unit == TIMES and row.ok is not None]
-    figure, axes = plt.subplots(figsize=(11, 0.5 * len(asked) + 1.5), layout="constrained")
-    shares = [row.value / (row.at_most or row.at_least or 1) for row in asked]
-    axes.barh(range(len(asked)), shares, color=["tab:green" if row.ok else "tab:red" for row in asked])
+    margins = [row.at_most / row.value if row.at_most is not None else row.value / (row.at_least or 1) for row in asked]
+    figure, axes = plt.subplots(figsize=(12, 0.45 * len(asked) + 1), layout="constrained")
+    axes.barh(range(len(asked)), margins, color=["tab:green" if row.ok else "tab:red" for row in asked])
     axes.axvline(1, color="black", linewidth=1)
     axes.set_yticks(range(len(asked)), [row.what for row in asked])
-    for position, (row, share) in enumerate(zip(asked, shares, strict=True)):
-        axes.text(share, position, f" {row.measured} (asked: {row.reach})", va="center", fontsize=8)
-    axes.set_xlim(0, max([*shares, 1]) * 1.45)
+    for position, (row, margin) in enumerate(zip(asked, margins, strict=True)):
+        text = f"{row.measured} (asked: {row.reach})"
+        axes.text(max(margin, 1) + 0.03, position, text, va="center", fontsize=9)
+    axes.set_xlim(0, max([*margins, 1]) * 1.35)
     axes.invert_yaxis()
-    axes.set_xlabel("measured / asked; where ≥ is asked, longer is better, where ≤, shorter")
-    figure.savefig(path, dpi=110)
+    axes.set_xlabel("how far the mark is reached; 1: just so")
+    figure.savefig(path, dpi=100)
     plt.close(figure)
 
 
