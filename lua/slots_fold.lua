@@ -8,15 +8,15 @@ KEYS   1 registry   hash
 ARGV   1 actor
 REPLY  OK slots [key error]...   how many slots were folded; the keys listed (from 1) were refused by Redis, each alone
        OPEN                      nothing written: the actor is open
-       UNKNOWN                   nothing written: no such actor
+       UNKNOWN                   nothing written: no such actor, or its record is unreadable
 ERROR  none of its own
 COST   O(shards); up to 7 commands each, and 3 for each base that is full
 ]]
 local registry, actor = KEYS[1], ARGV[1]
 local call, pcall = redis.call, redis.pcall
 local record = call('HGET', registry, actor)
-if not record then return {'UNKNOWN'} end
-local state = string.sub(record, 1, 1)
+local state = string.match(record or '', '^(%a) %d+ ')
+if not state then return {'UNKNOWN'} end
 if state == 'o' then return {'OPEN'} end
 
 -- A slot is counted twice between its HINCRBY and its HDEL: if the server takes no writes, or no HDEL from this user,
