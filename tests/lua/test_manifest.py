@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
 
@@ -10,7 +11,7 @@ from redis_counters import Counters
 from redis_counters.drivers import lua_files
 from redis_counters.protocol.commands import CONTRACTS, Script
 from tests.lua import source
-from tests.lua.calls import HIGHEST, Bucket
+from tests.lua.calls import HIGHEST, Answer, Bucket, key
 from tests.lua.headers import Shape, header, parse
 from tests.lua.scenarios import SCENARIOS, at_most, denied
 from tests.servers import RealServer
@@ -133,12 +134,26 @@ def test_the_cost_is_what_the_header_says(bucket: Bucket, script: Script) -> Non
 def commands(bucket: Bucket, script: Script, items: int) -> int:
     """Return how many commands the script gives to Redis."""
     bucket.client.flushall()
-    call = at_most(bucket, script, items)
+    return counted(bucket, at_most(bucket, script, items))
+
+
+def counted(bucket: Bucket, call: Callable[[Bucket], Answer]) -> int:
+    """Return how many commands the server executes for the call, beside the call itself."""
     bucket.client.config_resetstat()
     call(bucket)
     stats = bucket.client.info("commandstats")
     names = {name.removeprefix("cmdstat_"): entry["calls"] for name, entry in stats.items()}
     return sum(calls for name, calls in names.items() if not name.startswith(("eval", "config", "info", "client")))
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_group_of_keys_of_one_sort_costs_one_command_each(bucket: Bucket, there: bool) -> None:
+    """All new, or all there without a slot of this actor: beside one EXISTS for the group, and the registry's."""
+    items = [(key(i), 1) for i in range(250)]
+    if there:
+        bucket.merge(bucket.actor(b"otherowner1234"), 1, fresh_plus=items)
+    actor = bucket.actor()
+    assert counted(bucket, lambda given: given.merge(actor, 1, fresh_plus=items)) <= 250 + 1 + 5
 
 
 # --- the scripts as texts ------------------------------------------------------------------------------------------
