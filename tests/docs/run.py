@@ -1,0 +1,197 @@
+"""Runs the code blocks of one page, in order, in one process: ``python -m tests.docs.run PAGE``.
+
+``REDIS_COUNTERS_URL`` names the server that stands for the one of the text, ``redis://localhost:6379``. Blocks of one
+page share the names of Python and a folder, which is the current one.
+
+=========  ============================================================================================================
+language   what is done with it
+=========  ============================================================================================================
+python     run; printed text must be the ``text`` block behind it; ``expression  # -> repr`` must hold. A block whose
+           first line is ``# name.py`` is saved under this name, and a later block must run it.
+shell      run by bash; ``make`` and ``pip install`` are looked up, not run
+console    lines after ``$`` are run by bash one by one, each must print the lines below it
+redis      a command to the server a line
+=========  ============================================================================================================
+
+An expected text may have ``...`` where anything may stand. Any other language is an error: nothing goes unchecked.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import doctest
+import io
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import redis
+
+from tests.docs.pages import ROOT, Block, PageError, blocks
+
+WRITTEN = "localhost:6379"
+_ARROW = re.compile(r"#\s*->\s*(.*?)\s*$")
+_FILE = re.compile(r"# (\w+\.py)\n")
+_TIMEOUT = 60
+
+
+class Runner:
+    """Runs blocks against the server at ``url``, in ``folder``."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url = url
+        self.address = urlsplit(url).netloc
+        self.folder = folder
+        self.names: dict[str, Any] = {"__name__": "__main__"}
+        self.files: set[str] = set()  # saved, and not run yet
+        commands = folder / "bin"
+        commands.mkdir()
+        for name, arguments in (("redis-counters", "-m redis_counters.cli"), ("python", "")):
+            (commands / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n')
+            (commands / name).chmod(0o755)
+        (folder / "examples").symlink_to(ROOT / "examples")
+        self.environment = {
+            **os.environ,
+            "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
+            "REDIS_COUNTERS_URL": url,
+        }
+
+    def run(self, block: Block) -> None:
+        """Run a block. Raises: PageError where it does not do what the page says."""
+        todo = {
+            "python": self._python,
+            "shell": self._shell,
+            "console": self._console,
+            "redis": self._redis,
+        }.get(block.language)
+        if todo is None:
+            raise PageError(f"line {block.line}: nobody checks the language {block.language!r}")
+        todo(block)
+
+    def run_page(self, text: str) -> int:
+        """Run all blocks of a page and return how many. Raises: PageError, also for a file saved and never run."""
+        found = blocks(text)
+        for block in found:
+            self.run(block)
+        if self.files:
+            raise PageError(f"saved, but never run: {', '.join(sorted(self.files))}")
+        return len(found)
+
+    def _here(self, text: str) -> str:
+        return text.replace(WRITTEN, self.address)
+
+    def _compare(self, line: int, expected: str | None, printed: str) -> None:
+        printed = printed.replace(self.address, WRITTEN)
+        if expected is not None and not expected.replace("...", "").strip():
+            raise PageError(f"line {line}: an output of nothing but '...' says nothing")
+        if expected is None:
+            if printed:
+                raise PageError(f"line {line}: prints this, and the page does not show it:\n{printed}")
+        elif not doctest.OutputChecker().check_output(expected, printed, doctest.ELLIPSIS):
+            raise PageError(f"line {line}: expected:\n{expected}printed:\n{printed}")
+
+    def _python(self, block: Block) -> None:
+        text = self._here(block.text)
+        if named := _FILE.match(text):
+            (self.folder / named[1]).write_text(text)
+            self.files.add(named[1])
+            return
+        lines = text.splitlines()
+        arrows = sum(_ARROW.search(line) is not None for line in lines)
+        tree = ast.parse("\n" * (block.line - 1) + text)
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            for statement in tree.body:
+                assert statement.end_lineno is not None
+                arrow = _ARROW.search(lines[statement.end_lineno - block.line])
+                if arrow is None or not isinstance(statement, ast.Expr):
+                    exec(compile(ast.Module([statement], []), "page", "exec"), self.names)  # noqa: S102 - our own pages
+                    continue
+                arrows -= 1
+                result = repr(eval(compile(ast.Expression(statement.value), "page", "eval"), self.names))  # noqa: S307
+                self._compare(statement.end_lineno, arrow[1] + "\n", result + "\n")
+        if arrows:
+            raise PageError(f"line {block.line}: '# ->' stands behind something that is not an expression by itself")
+        self._compare(block.line, block.output, printed.getvalue())
+
+    def _shell(self, block: Block) -> None:
+        script: list[str] = []
+        for line in self._here(block.text).splitlines():
+            if line.startswith(("make ", "pip ")):
+                _look_up(block.line, line)
+            else:
+                script.append(line)
+        if any(line.strip() for line in script):
+            self._compare(block.line, block.output, self._bash(block.line, "\n".join(script)))
+        elif block.output is not None:
+            raise PageError(f"line {block.line}: nothing in this block is run, so its output cannot be checked")
+
+    def _console(self, block: Block) -> None:
+        parts = re.split(r"^\$ (.*\n)", self._here(block.text), flags=re.MULTILINE)
+        if parts[0].strip() or len(parts) < 3:
+            raise PageError(f"line {block.line}: a console block begins with '$ command'")
+        for command, expected in zip(parts[1::2], parts[2::2], strict=True):
+            self._compare(block.line, expected or None, self._bash(block.line, command))
+
+    def _bash(self, line: int, script: str) -> str:
+        self.files -= {f"{name}.py" for name in re.findall(r"(?:\bimport |\bpython )(\w+)", script)}
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script],
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT,
+        )
+        if done.returncode:
+            raise PageError(
+                f"line {line}: exit code {done.returncode} of\n{script}\nprinted:\n{done.stdout}\n{done.stderr}"
+            )
+        return done.stdout
+
+    def _redis(self, block: Block) -> None:
+        if block.output is not None:
+            raise PageError(f"line {block.line}: nobody compares the answers of commands, show none")
+        with redis.Redis.from_url(self.url) as client:
+            for line in filter(None, block.text.splitlines()):
+                send: Any = client.execute_command  # without types in redis-py
+                try:
+                    send(*line.split())
+                except redis.RedisError as error:
+                    raise PageError(f"line {block.line}: {line}: {error}") from error
+
+
+def _look_up(line: int, command: str) -> None:
+    """Raises: PageError for a make target or an extra that does not exist."""
+    command = command.partition("#")[0]
+    if target := re.fullmatch(r"make ([a-z]+)(?: [A-Z_]+=\S+)*\s*", command):
+        if not re.search(rf"^{target[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE):
+            raise PageError(f"line {line}: the Makefile has no target {target[1]!r}")
+        return
+    package = re.fullmatch(r"pip install '?(?:redis-counters|\.)(?:\[([a-z,]+)\])?'?\s*", command)
+    if package is None:
+        raise PageError(f"line {line}: cannot check {command!r}")
+    extras = (ROOT / "pyproject.toml").read_text().partition("[project.optional-dependencies]")[2].partition("\n[")[0]
+    for extra in filter(None, (package[1] or "").split(",")):
+        if not re.search(rf"^{extra} = ", extras, re.MULTILINE):
+            raise PageError(f"line {line}: there is no extra {extra!r}")
+
+
+def main() -> None:
+    """Run a page's blocks; the first that fails ends it, with exit code 1 and a line on standard error."""
+    page = Path(sys.argv[1])
+    runner = Runner(os.environ["REDIS_COUNTERS_URL"], Path.cwd())
+    try:
+        runner.run_page(page.read_text())
+    except PageError as error:
+        sys.exit(f"{page.name}, {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""Every relative link leads to a file that is there, and to a heading that is in it; and the README stays short."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import PAGES, ROOT, anchors, links
+
+ALL = sorted({*PAGES, *ROOT.glob("*.md")})
+
+
+def broken(page: Path, text: str) -> list[str]:
+    """Return the links of a page that lead nowhere."""
+    wrong = []
+    for target in links(text):
+        path, _, anchor = target.partition("#")
+        if path.startswith(("http://", "https://")):
+            continue
+        there = (page.parent / path).resolve()
+        found = not path or (there.exists() and ROOT in there.parents)
+        if found and anchor:
+            found = anchor in anchors(there.read_text() if path else text)
+        if not found:
+            wrong.append(target)
+    return wrong
+
+
+@pytest.mark.parametrize("page", ALL, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_resolve(page: Path) -> None:
+    assert broken(page, page.read_text()) == []
+
+
+def test_a_broken_link_is_found() -> None:
+    """Of a missing file, of a missing heading, here and elsewhere; code is not searched for links."""
+    text = "# Here I am\n[a](nowhere.md) [b](#here-i-am) [c](#there) [d](README.md#no-such-heading) `[e](code.md)`\n"
+    assert broken(ROOT / "page.md", text) == ["nowhere.md", "#there", "README.md#no-such-heading"]
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = ROOT / "docs" / "README.md"
+    listed = {(index.parent / target.partition("#")[0]).resolve() for target in links(index.read_text())}
+    assert {page for page in PAGES if ROOT / "docs" in page.parents and page != index} <= listed
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) < 150
