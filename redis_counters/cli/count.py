@@ -19,7 +19,8 @@ from redis_counters.errors import CounterError
 
 def count(
     files: Annotated[
-        list[str] | None, typer.Argument(metavar="FILE", help="Files to read; '-' is standard input, the default.")
+        list[str] | None,
+        typer.Argument(metavar="FILE", help="Files to read; '-' is standard input, which is the default."),
     ] = None,
     prefix: Annotated[str, typer.Option("--prefix", metavar="TEXT", help="Put this before every name.")] = "",
     timeout: Annotated[

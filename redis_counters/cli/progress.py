@@ -55,6 +55,11 @@ class Tally:
         return f"{where}, the last {self.source_lines:,} lines ({self.source_bytes:,} bytes) from {self.source.title}"
 
 
+def _short(number: int) -> str:
+    """For a line that has to fit on a terminal."""
+    return f"{number:,}" if number < 100_000 else f"{number / 1e6:,.2f} M"
+
+
 class Show(Protocol):
     """Called after every block and while waiting, with what Redis has acknowledged so far."""
 
@@ -72,14 +77,14 @@ def progress(sources: Sequence[Source]) -> Iterator[Show]:
         yield show_nothing
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn
 
     sizes = [source.size for source in sources]
     total = None if None in sizes else sum(size or 0 for size in sizes)
-    how_far = [BarColumn(20), TaskProgressColumn()] if total else [SpinnerColumn()]
+    how_far = [BarColumn(12), TaskProgressColumn()] if total else [SpinnerColumn()]
     figures = TextColumn("{task.description}", markup=False)
     console = Console(stderr=True)
-    with Progress(*how_far, figures, TimeElapsedColumn(), console=console, transient=True, auto_refresh=False) as bar:
+    with Progress(*how_far, figures, console=console, transient=True, auto_refresh=False) as bar:
         task = bar.add_task("starting", total=total)
         last = 0.0
 
@@ -89,7 +94,11 @@ def progress(sources: Sequence[Source]) -> Iterator[Show]:
             if now - last < REFRESH:
                 return
             last = now
-            text = f"{tally.lines:,} lines  {tally.rate:,.0f}/s  {tally.names} names  {flushed:,} flushed {note}"
+            about = "" if tally.names.exact else "≈ "
+            text = (
+                f"{_short(tally.lines)} lines  {_short(int(tally.rate))}/s  {about}{_short(int(tally.names))} names"
+                f"  {_short(flushed)} flushed  {note}"
+            )
             bar.update(task, completed=tally.bytes, description=text, refresh=True)
 
         yield show

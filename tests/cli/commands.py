@@ -14,6 +14,7 @@ from tests.servers import RealServer
 
 COMMAND = [sys.executable, "-m", "redis_counters.cli"]
 TIMEOUT = 60
+STARTED: list[subprocess.Popen[bytes]] = []
 
 
 def environment(server: RealServer | None, **more: str) -> dict[str, str]:
@@ -31,15 +32,11 @@ def run(server: RealServer | None, *arguments: str | bytes, stdin: bytes = b"") 
 
 
 def start(server: RealServer, *arguments: str | bytes, **options: Any) -> subprocess.Popen[bytes]:
-    """Start a command with its standard streams in pipes."""
-    return subprocess.Popen(
-        [*COMMAND, *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(server),
-        **options,
-    )
+    """Start a command with its standard streams in pipes, unless told otherwise; it is ended with the test."""
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    process = subprocess.Popen([*COMMAND, *arguments], **{"env": environment(server), **streams})
+    STARTED.append(process)
+    return process
 
 
 def values(server: RealServer, names: Collection[bytes]) -> Counter[bytes]:

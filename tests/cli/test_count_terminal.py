@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import COMMAND, TIMEOUT, environment, values
+from tests.cli.commands import COMMAND, TIMEOUT, environment, start, values
 from tests.servers import RealServer
 
 pty = pytest.importorskip("pty", reason="pseudo-terminals of Unix")
@@ -23,13 +23,8 @@ class OnTerminal:
     def __init__(self, server: RealServer, *arguments: str) -> None:
         self.screen, inner = pty.openpty()
         self.seen = b""
-        self.process = subprocess.Popen(
-            [*COMMAND, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=inner,
-            env=environment(server, TERM="xterm", COLUMNS="120", LINES="24"),
-        )
+        variables = environment(server, TERM="xterm", COLUMNS="120", LINES="24")
+        self.process = start(server, *arguments, stderr=inner, env=variables)
         os.close(inner)
 
     def read_until(self, wanted: bytes) -> None:

@@ -11,7 +11,11 @@ from tests.servers import RealServer
 
 
 def test_unknown_counter(server: RealServer) -> None:
-    """A counter that nobody counted is one empty shard of value 0."""
+    """A counter that nobody counted is one empty shard of value 0; where nothing was ever counted there is none."""
+    report = json.loads(run(server, "inspect", "nobody", "--json").stdout)
+    assert report == {"name": "nobody", "value": 0, "shards": [], "actors": {}}
+    assert server.client().dbsize() == 0
+    run(server, "incr", "somebody")
     report = json.loads(run(server, "inspect", "nobody", "--json").stdout)
     assert (report["name"], report["value"], report["actors"]) == ("nobody", 0, {})
     (shard,) = report["shards"]
@@ -77,3 +81,16 @@ def test_every_shard_is_shown(any_server: RealServer) -> None:
     assert [shard["shard"] for shard in report["shards"]] == [0, 1, 2, 3]
     assert len({shard["bucket"] for shard in report["shards"]}) == 4
     assert sum(shard["value"] for shard in report["shards"]) == 30
+
+
+def test_a_field_that_is_no_count(any_server: RealServer) -> None:
+    """What somebody else wrote into the hash is told, in one line."""
+    run(any_server, "incr", "likes")
+    client = any_server.client()
+    (key,) = [key for key in client.scan_iter() if key.endswith(b":likes")]
+    client.hset(key, "0.1.x+", "many")
+    for command in ("inspect", "get"):
+        result = run(any_server, command, "likes")
+        assert (result.returncode, result.stdout) == (1, b"")
+        assert b"0.1.x+" in result.stderr
+        assert result.stderr.count(b"\n") == 1
