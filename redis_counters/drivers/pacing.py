@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
-
-from tenacity import RetryCallState, retry_if_exception_type, stop_never, wait_random_exponential
+from typing import TYPE_CHECKING, Any
 
 from redis_counters.errors import BufferFull, CounterError, Overflow, Unavailable, UsageError
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.values import Name
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
 
 log = logging.getLogger("redis_counters")
 
@@ -21,6 +22,8 @@ REST = 0.2  # seconds that close() gives the background to end after it is told 
 
 def retry_options(core: Core) -> dict[str, Any]:
     """Return tenacity's options: again and again, after a random pause out of a range that doubles."""
+    from tenacity import retry_if_exception_type, stop_never, wait_random_exponential  # a tenth of the import's time
+
     return {
         "retry": retry_if_exception_type(CounterError),
         "wait": wait_random_exponential(multiplier=core.settings.flush_interval, min=0.01, max=MOST_PAUSE),
@@ -63,6 +66,8 @@ def settle_close(core: Core, limit: float) -> None:
         for name, amount in error.pending.items():
             log.error("counter %r: %d not applied when closed", name, amount)
         raise error
+    for refusal in refusals:
+        log.error("not applied when closed: %s", refusal)
     if refusals:
         raise refusals[0]
 

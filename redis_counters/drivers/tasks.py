@@ -7,13 +7,12 @@ the blocking driver; here is only waiting.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import time
 import weakref
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, TypeVar
-
-from tenacity import AsyncRetrying
 
 from redis_counters.drivers.pacing import (
     FLUSH_TIMEOUT,
@@ -21,6 +20,7 @@ from redis_counters.drivers.pacing import (
     REST,
     buffer_full,
     closed,
+    log,
     retry_options,
     round_error,
     settle_close,
@@ -94,6 +94,8 @@ class TaskRunner:
         self.task = loop.create_task(self._run(), name="redis-counters")
 
     async def _run(self) -> None:
+        from tenacity import AsyncRetrying
+
         settings = self.core.settings
         retrying = AsyncRetrying(sleep=self._pause, **retry_options(self.core))
         while not self.stopped:
@@ -122,8 +124,15 @@ class TaskRunner:
         self.urgent.clear()
 
     async def _round_unless_stopped(self) -> None:
-        if not self.stopped:
-            await self.round()
+        """A round that fails after some progress is followed by the next at once: only a standstill has to wait."""
+        while not self.stopped:
+            flushes = self.core.writer.flushes
+            try:
+                await self.round()
+                return
+            except Unavailable:
+                if self.core.writer.flushes == flushes:
+                    raise
 
     async def round(self) -> None:
         """Everything that could be sent was sent, and answered. Raises Unavailable, Refused; nothing is lost by it."""
@@ -300,5 +309,14 @@ def _after_fork_in_child() -> None:
         runner.after_fork_in_child()
 
 
+def _report_at_exit() -> None:
+    """Nothing can be sent any more, without a loop; what is lost is said."""
+    for runner in list(_runners):
+        runner.core.writer.drain()
+        for name, amount in runner.core.writer.pending().items():
+            log.error("counter %r: %d not applied, the client was not closed", name, amount)
+
+
+atexit.register(_report_at_exit)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -14,8 +14,6 @@ import weakref
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, TypeVar
 
-from tenacity import Retrying
-
 from redis_counters.drivers.pacing import (
     FLUSH_TIMEOUT,
     IDLE_POLL,
@@ -109,6 +107,8 @@ class ThreadRunner:
             return True
 
     def _run(self) -> None:
+        from tenacity import Retrying
+
         settings = self.core.settings
         retrying = Retrying(sleep=self._pause, **retry_options(self.core))
         while not self.stopped:
@@ -140,13 +140,25 @@ class ThreadRunner:
             self._absorb()
         self.urgent.clear()
 
+    def _meanwhile(self) -> None:
+        if self.stopped:  # the connection is about to be closed under us
+            raise Unavailable("the client was closed while an answer was awaited")
+        self._absorb()
+
     def _absorb(self) -> None:
         with self.lock:
             self.core.writer.tick()
 
     def _round_unless_stopped(self) -> None:
-        if not self.stopped:
-            self.round()
+        """A round that fails after some progress is followed by the next at once: only a standstill has to wait."""
+        while not self.stopped:
+            flushes = self.core.writer.flushes
+            try:
+                self.round()
+                return
+            except Unavailable:
+                if self.core.writer.flushes == flushes:
+                    raise
 
     def round(self) -> None:
         """Everything that could be sent was sent, and answered. Raises Unavailable, Refused; nothing is lost by it."""
@@ -183,7 +195,7 @@ class ThreadRunner:
                         lane.send(step.command, step.text)
                         answer = None
                     else:
-                        answer = lane.receive(self._absorb, self.core.settings.flush_interval)
+                        answer = lane.receive(self._meanwhile, self.core.settings.flush_interval)
         finally:
             with self.lock:
                 steps.close()

@@ -66,10 +66,11 @@ class Chunk:
 class Actor:
     """An owner's side of one actor. It decides what to send next and what an answer means; it sends nothing itself."""
 
-    def __init__(self, bucket: int, registry: bytes, owner: bytes, display: bytes, opened: float) -> None:
+    def __init__(self, bucket: int, registry: bytes, mint: Callable[[], str], display: bytes, opened: float) -> None:
         self.bucket = bucket
         self.registry = registry
-        self.owner = owner
+        self.mint = mint
+        self.owner = mint().encode()
         self.display = display
         self.opened = opened
         self.id = b""
@@ -97,6 +98,11 @@ class Actor:
         return self.unknown is None and not any(t.dirty or t.gated for t in self.tables)
 
     @property
+    def settled(self) -> bool:
+        """Clean, and nothing is kept because Redis refuses it."""
+        return self.clean and not any(t.refused for t in self.tables)
+
+    @property
     def slots(self) -> int:
         return sum(len(t.total) for t in self.tables)
 
@@ -119,11 +125,12 @@ class Actor:
         """Close and fold as soon as everything is across."""
         if self.phase is Phase.NEW and self.clean:
             self.phase = Phase.DONE
-        elif self.phase is Phase.ACTIVE and self.clean:
+        elif self.phase is Phase.ACTIVE and self.settled:
             self.phase = Phase.CLOSING
 
     def _open(self) -> Command:
-        generation = self.owner[:5]
+        # A generation is drawn for each request: a registry that is made anew must not get its old one again.
+        generation = self.mint()[:5].encode()
         return Command(Script.ACTOR_OPEN, (self.registry,), (self.owner, self.id, generation, self.display))
 
     def _flush(self, limit: int) -> Command | None:

@@ -9,7 +9,7 @@ from redis_counters.crdt.slotmap import INT64_MAX, SlotMap, parse
 from redis_counters.errors import CounterError, Overflow
 from redis_counters.protocol.buffer import Buffer
 from redis_counters.protocol.commands import Command, hgetall, hmget
-from redis_counters.protocol.pump import Steps, flush_round, open_namespace, settled_keys
+from redis_counters.protocol.pump import Steps, flush_round, look_up_namespace
 from redis_counters.protocol.reads import Reads, fields_of
 from redis_counters.protocol.settings import Settings
 from redis_counters.protocol.shards import check_shards
@@ -151,8 +151,9 @@ class Core:
         """Return what Redis holds of a counter. Cost: 2 to 4 round trips; O(slots)."""
         raw_name, writer = name_bytes(name), self.writer
         if writer.keys is None:
-            (raw,) = yield [open_namespace(self.settings)]
-            writer.settle(settled_keys(raw, self.settings), self.clock())
+            (raw,) = yield [look_up_namespace(self.settings)]
+            if not self.reads.settle(raw):
+                return Inspection(name_shown(raw_name), 0, 0, (), {})
         keys = writer.keys
         assert keys is not None
         maps: list[SlotMap] = []

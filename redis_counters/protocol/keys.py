@@ -63,6 +63,12 @@ class KeySpace:
         return bucket, (self._prefix(bucket, shard) if shard else self.shard0[bucket]) + name
 
 
+def shard_of(key: bytes) -> int:
+    """Return the number of a shard out of its key."""
+    start = key.index(b"}") + 4
+    return int(key[start : key.index(b":", start)])
+
+
 def name_of(key: bytes) -> bytes:
     """Return the counter's name out of a shard's key."""
     start = key.index(b"}") + 4

@@ -7,11 +7,11 @@ connection answers come in the order of the commands.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 
 from redis_counters.errors import SchemaMismatch
-from redis_counters.protocol.commands import CONTRACTS, Command, ErrorReply, Script
+from redis_counters.protocol.commands import CONTRACTS, Command, ErrorReply, Script, hmget
 from redis_counters.protocol.keys import SCHEMA, KeySpace, meta_key
 from redis_counters.protocol.replies import Reply
 from redis_counters.protocol.settings import Settings
@@ -69,34 +69,36 @@ def flush_round(writer: Writer, clock: Callable[[], float]) -> Steps:
 
 def _settle(writer: Writer, clock: Callable[[], float]) -> Steps:
     settings = writer.settings
-    command = open_namespace(settings)
+    command = Command(
+        Script.NAMESPACE_OPEN, (meta_key(settings.namespace),), (SCHEMA, settings.buckets, settings.region)
+    )
     yield Send(command)
     raw = yield RECEIVE
     if isinstance(raw, ErrorReply) and raw.code == "NOSCRIPT":
         yield Send(command, text=True)
         raw = yield RECEIVE
-    writer.settle(settled_keys(raw, settings), clock())
-
-
-def open_namespace(settings: Settings) -> Command:
-    """Return the command that makes, or finds, the namespace's record."""
-    return Command(Script.NAMESPACE_OPEN, (meta_key(settings.namespace),), (SCHEMA, settings.buckets, settings.region))
-
-
-def settled_keys(raw: object, settings: Settings) -> KeySpace:
-    """Return the key space that the namespace's record settles. Raises SchemaMismatch, and what Redis refuses."""
     if isinstance(raw, ErrorReply):
         raise error_for(raw, Script.NAMESPACE_OPEN)
     reply = Reply(raw, CONTRACTS[Script.NAMESPACE_OPEN].replies)
-    schema, buckets, region = reply.number(0), reply.number(1), reply.text(2)
+    writer.settle(settled_keys(reply.values, settings), clock())
+
+
+def look_up_namespace(settings: Settings) -> Command:
+    """Return the command that finds the namespace's record, and makes nothing: readers need no right to write."""
+    return hmget(meta_key(settings.namespace), (b"schema", b"buckets", b"region"))
+
+
+def settled_keys(values: Sequence[object], settings: Settings) -> KeySpace:
+    """Return the key space that the namespace's record (schema, buckets, region) settles. Raises SchemaMismatch."""
     name = settings.namespace.decode()
-    if schema != SCHEMA:
-        raise SchemaMismatch(f"namespace {name!r} has schema {schema}, this version knows {SCHEMA}")
+    schema, buckets, region = (value if isinstance(value, bytes) else str(value).encode() for value in values)
+    if schema != b"%d" % SCHEMA:
+        raise SchemaMismatch(f"namespace {name!r} has schema {schema.decode()!r}, this version knows {SCHEMA}")
     if region != settings.region:
         raise SchemaMismatch(f"namespace {name!r} belongs to region {region!r}, not {settings.region!r}")
-    if buckets < 1:
-        raise SchemaMismatch(f"namespace {name!r} has {buckets} buckets")
-    return KeySpace(settings.namespace, buckets)
+    if not buckets.isdigit() or int(buckets) < 1:
+        raise SchemaMismatch(f"namespace {name!r} has {buckets.decode()!r} buckets")
+    return KeySpace(settings.namespace, int(buckets))
 
 
-__all__ = ["RECEIVE", "Receive", "Send", "Steps", "flush_round", "open_namespace", "settled_keys"]
+__all__ = ["RECEIVE", "Receive", "Send", "Steps", "flush_round", "look_up_namespace", "settled_keys"]

@@ -16,7 +16,8 @@ from typing import Generic, TypeVar, cast
 from redis_counters.crdt.slotmap import tally
 from redis_counters.errors import WrongType
 from redis_counters.protocol.commands import Command, ErrorReply, Script, hgetall
-from redis_counters.protocol.pump import open_namespace, settled_keys
+from redis_counters.protocol.pump import look_up_namespace, settled_keys
+from redis_counters.protocol.replies import BadReply
 from redis_counters.protocol.slots import Kind
 from redis_counters.protocol.values import CounterValue, name_shown
 from redis_counters.protocol.writer import Writer, error_for
@@ -170,20 +171,29 @@ class Reads:
         not later than the others; where it tells of more, the new ones are read too.
         """
         writer = self.writer
-        if writer.keys is None:
-            (raw,) = yield [open_namespace(writer.settings)]
-            writer.settle(settled_keys(raw, writer.settings), self.clock())
-        want: list[tuple[bytes, int]] = []
-        for name in dict.fromkeys(names):
-            now, age = self.clock(), self.writer.settings.max_age
+        for name in names:
+            now, age = self.clock(), writer.settings.max_age
             # Up to a tenth less, by chance, so that processes do not refresh in step.
             found[name] = Snapshot(now, self.wall(), now + age * (1 - 0.1 * self.chance()))
-            want.extend((name, shard) for shard in range(writer.shards.of(name)))
+        if writer.keys is None:
+            (raw,) = yield [look_up_namespace(writer.settings)]
+            self.settle(raw)
+        want: list[tuple[bytes, int]] = []
+        if writer.keys is not None:  # else nothing has ever been counted
+            want = [(name, shard) for name in found for shard in range(writer.shards.of(name))]
         while want:
             want = yield from self._fetch_shards(want, found)
         for name, snapshot in found.items():
             self._keep(name, snapshot)
         self.snapshots += len(found)
+
+    def settle(self, raw: object) -> bool:
+        """The buckets are known, from the namespace's record; False if there is none, so nothing has been counted."""
+        values = _list(raw)
+        if None in values:
+            return False
+        self.writer.settle(settled_keys(values, self.writer.settings), self.clock())
+        return True
 
     def _fetch_shards(
         self, want: list[tuple[bytes, int]], found: dict[bytes, Snapshot]
@@ -204,7 +214,7 @@ class Reads:
             commands = [
                 Command(Script.SLOTS_READ, keys[start : start + MOST_KEYS]) for start in range(0, len(keys), MOST_KEYS)
             ]
-            maps = [text for texts in (yield commands) for text in _texts(texts)]
+            maps = [text for texts in (yield commands) for text in _list(texts)]
         more: list[tuple[bytes, int]] = []
         for (name, shard, bucket, key), raw in zip(placed, maps, strict=True):
             own = [actor.id for actor in writer.own(bucket) if actor.id]
@@ -238,16 +248,18 @@ def _sum(own: dict[bytes, int]) -> int:
     return value
 
 
-def _texts(raw: object) -> list[object]:
+def _list(raw: object) -> list[object]:
     if isinstance(raw, ErrorReply):
-        raise error_for(raw, Script.SLOTS_READ)
+        raise error_for(raw, None)
     if not isinstance(raw, list):
-        raise error_for(ErrorReply(f"ERR expected a list, got {type(raw).__name__}"), Script.SLOTS_READ)
+        raise BadReply(f"expected a list, got {type(raw).__name__}")
     return raw
 
 
 def fields_of(raw: object, name: bytes) -> dict[bytes, bytes]:
     """Return the fields of a hash, from a map (RESP3), a flat list (RESP2) or the text of slots_read."""
+    if isinstance(raw, bytes) and raw.startswith(b"!"):
+        raw = ErrorReply(raw[1:].decode("utf-8", "replace"))
     if isinstance(raw, ErrorReply):
         if raw.code == "WRONGTYPE":
             raise WrongType(f"counter {name_shown(name)!r}: {raw.text}", counter=name)
@@ -255,11 +267,9 @@ def fields_of(raw: object, name: bytes) -> dict[bytes, bytes]:
     if isinstance(raw, dict):
         return raw
     if isinstance(raw, bytes):
-        if raw.startswith(b"!"):
-            raise WrongType(f"counter {name_shown(name)!r}: {raw[1:].decode('utf-8', 'replace')}", counter=name)
         parts: list[bytes] = raw.split(b" ") if raw else []
     elif isinstance(raw, list):
         parts = raw
     else:
-        raise error_for(ErrorReply(f"ERR expected a map, got {type(raw).__name__}"), None)
+        raise BadReply(f"expected a map, got {type(raw).__name__}")
     return dict(zip(parts[::2], parts[1::2], strict=True))

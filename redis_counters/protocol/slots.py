@@ -70,14 +70,8 @@ class Table:
         """Nothing counts as acknowledged any more: every total is to be sent again."""
         self.acknowledged = {}
         self.floored.clear()
-        self.refused.clear()
         self.dirty.update(dict.fromkeys(key for key in self.total if key not in self.gated))
         self.must = self.end
-
-    def retry_refused(self) -> None:
-        """What Redis had refused is to be sent again."""
-        self.dirty.update(dict.fromkeys(self.refused))
-        self.refused.clear()
 
     @property
     def end(self) -> int:

@@ -14,7 +14,7 @@ from redis_counters.errors import CounterError, NotPermitted, Overflow, Refused,
 from redis_counters.protocol.actor import Actor, Phase
 from redis_counters.protocol.buffer import Buffer
 from redis_counters.protocol.commands import CONTRACTS, Command, ErrorReply, Script
-from redis_counters.protocol.keys import KeySpace, name_of
+from redis_counters.protocol.keys import KeySpace, name_of, shard_of
 from redis_counters.protocol.replies import Reply
 from redis_counters.protocol.settings import Settings
 from redis_counters.protocol.slots import Kind, Table
@@ -66,6 +66,7 @@ class Writer:
         self.tables: list[tuple[Table, Table, Table]] = []  # of the current actor of each bucket,
         self.halves: list[tuple[dict[bytes, int], dict[bytes, None]]] = []  # and of these the totals and dirty of PLUS
         self.gates: dict[bytes, set[tuple[int, bytes]]] = {}  # shard 0's key -> keys that wait for its K
+        self.republishing: set[bytes] = set()  # shard 0's keys that must tell of their shards again
         self.overflowed: dict[bytes, int] = {}
         self.errors: list[CounterError] = []  # of this round
         self.epoch = 0  # grows with every change that a read could show
@@ -194,12 +195,26 @@ class Writer:
             table0.total[key0] = shards
             table0.dirty[key0] = None
         self.gates.setdefault(key0, set()).add((bucket, key))
-        for table in self.tables[bucket][:2]:
-            table.gated.add(key)
-            table.dirty.pop(key, None)
+        for actor in self.buckets[bucket].actors:
+            for table in actor.tables[:2]:
+                if key in table.total or actor is self.buckets[bucket].current:
+                    table.gated.add(key)
+                    table.dirty.pop(key, None)
+
+    def _publish_again(self, key: bytes) -> None:
+        """A shard was deleted by hand, so perhaps with it shard 0, which told of it."""
+        assert self.keys is not None
+        name = name_of(key)
+        bucket0, key0 = self.keys.shard_key(name, 0)
+        table0 = self.tables[bucket0][Kind.SHARDS]
+        table0.acknowledged.pop(key0, None)
+        table0.total[key0] = max(self.shards.of(name), shard_of(key) + 1)
+        table0.dirty[key0] = None
+        self.republishing.add(key0)
 
     def _open_gate(self, key0: bytes, refused: str | None) -> None:
         """The number of shards is published, or refused: what waited for that may go, or is refused too."""
+        self.republishing.discard(key0)
         for bucket, key in self.gates.pop(key0, ()):
             for actor in self.buckets[bucket].actors:
                 for table in actor.tables[:2]:
@@ -261,7 +276,14 @@ class Writer:
     def _answer(self, actor: Actor, reply: Reply, script: Script, now: float) -> None:
         chunk = actor.unknown
         actor.answer(reply, now)
-        if script is not Script.SLOTS_MERGE or reply.word != "OK" or chunk is None:
+        if script is not Script.SLOTS_MERGE or chunk is None:
+            return
+        if reply.word == "MISSING":
+            for number in reply.numbers():
+                _kind, key = chunk.item(number)
+                if shard_of(key):
+                    self._publish_again(key)
+        if reply.word != "OK":
             return
         self.flushes += 1
         self.flushed += len(chunk)
@@ -285,8 +307,7 @@ class Writer:
 
     def _new_actor(self, bucket: int, now: float) -> Actor:
         assert self.keys is not None
-        owner = self.mint().encode()
-        return Actor(bucket, self.keys.registries[bucket], owner, self.settings.display, now)
+        return Actor(bucket, self.keys.registries[bucket], self.mint, self.settings.display, now)
 
     def _renew(self, bucket: Bucket, now: float) -> Actor:
         """New increments of the bucket go to a new actor."""
@@ -381,8 +402,12 @@ class Writer:
 
     @property
     def closed(self) -> bool:
-        """Every actor is closed and folded, and nothing has been counted since."""
-        return self.clean and all(len(b.actors) == 1 and b.current.phase is Phase.NEW for b in self.buckets)
+        """Every actor is closed and folded, but for those with what Redis refuses; nothing has been counted since."""
+        return self.clean and all(
+            not actor.settled or (actor is bucket.current and actor.phase is Phase.NEW)
+            for bucket in self.buckets
+            for actor in bucket.actors
+        )
 
     def house_due(self, now: float) -> bool:
         """True if some actor should be rotated, or may end."""
@@ -428,10 +453,17 @@ class Writer:
         return found
 
     def retry_refused(self) -> None:
-        """What was refused is tried once more; what did not fit is let go of, it was reported."""
+        """What Redis refused is to be sent again; in other shards than 0 only when their number is published."""
         for actor in self.actors():
             for table in actor.tables:
-                table.retry_refused()
+                refused, table.refused = table.refused, {}
+                for key in refused:
+                    shard = shard_of(key)
+                    if shard and table.kind is not Kind.SHARDS:
+                        name = name_of(key)
+                        self._publish(name, max(self.shards.of(name), shard + 1), actor.bucket, key)
+                    if key not in table.gated:
+                        table.dirty[key] = None
 
 
 class Goal:
@@ -461,7 +493,7 @@ class Goal:
             if self.positions:
                 return False
             if not self.gates:
-                return True
+                return not self.writer.republishing
             if self.gates & self.writer.gates.keys():
                 return False
             # Published by now: what waited for that is the second half of the goal.
@@ -492,7 +524,7 @@ def refusal(key: bytes, text: str) -> Refused:
 def error_for(reply: ErrorReply, script: Script | None) -> CounterError:
     """Return our error for an error of Redis to a whole command: nothing of it was applied."""
     what = script.value if script else "a read"
-    if reply.code == "NOPERM":
+    if reply.code == "NOPERM" or "no permissions" in reply.text or "can't run this command" in reply.text:
         return NotPermitted(f"{what}: {reply.text}")
     if reply.code in ("NOAUTH", "WRONGPASS"):
         return NotPermitted(f"{what}: {reply.code} the connection is not authenticated")
