@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import redis
 import redis.asyncio
+from redis.asyncio.retry import Retry as AsyncioRetry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
@@ -167,8 +168,6 @@ def test_a_client_with_more_retries_than_replies_lost(any_server: RealServer, fa
         if face == "blocking":
             client: Any = redis.Redis.from_url(link.url, retry=Retry(NoBackoff(), 10))
         else:
-            from redis.asyncio.retry import Retry as AsyncioRetry
-
             client = redis.asyncio.Redis.from_url(link.url, retry=AsyncioRetry(NoBackoff(), 10))
         try:
             async with Either(face, client, flush_interval=0.01) as counters:

@@ -12,6 +12,9 @@ from typing import Any
 
 import redis
 import redis.asyncio
+from redis.asyncio.retry import Retry as AsyncioRetry
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 import redis_counters
 import redis_counters.asyncio
@@ -103,6 +106,11 @@ def client_of(face: str, server: RealServer, **options: Any) -> Any:
     """Return a client of redis-py for the face."""
     module = redis if face == "blocking" else redis.asyncio
     return module.Redis(**{"host": server.host, "port": server.port, "socket_timeout": 10, **options})
+
+
+def once(face: str) -> Any:
+    """Return a policy to try once more, at once: redis-py's default tries ten times, for many seconds."""
+    return Retry(NoBackoff(), 1) if face == "blocking" else AsyncioRetry(NoBackoff(), 1)
 
 
 async def closed(client: Any) -> None:

@@ -156,7 +156,7 @@ def test_a_page_is_one_command(server: RealServer, face: str) -> None:
 
 @pytest.mark.parametrize("face", FACES)
 def test_reading_creates_no_keys(any_server: RealServer, face: str) -> None:
-    """Unknown names read as 0; nothing but the namespace's own record appears in Redis, in whatever number they come."""
+    """Unknown names read as 0; nothing but the namespace's own record appears in Redis, however many they are."""
 
     async def main() -> None:
         async with Either.on(face, any_server) as counters:
@@ -167,7 +167,7 @@ def test_reading_creates_no_keys(any_server: RealServer, face: str) -> None:
             assert counters.stats().slots == 0
 
     asyncio.run(main())
-    assert any_server.client().keys() == [b"rc:meta"]
+    assert any_server.client().keys() in ([], [b"rc:meta"])
 
 
 def test_a_value_is_an_int() -> None:
@@ -192,15 +192,16 @@ def test_a_value_is_an_int() -> None:
 
 
 class Held(redis.Redis):
-    """A client whose reads in the thread named `late` reach Redis only when they are let go."""
+    """A client whose first read after `hold` reaches Redis only when it is let go."""
 
-    late = "late"
+    held = True
 
     def hold(self) -> None:
-        self.arrived, self.go = threading.Event(), threading.Event()
+        self.arrived, self.go, self.held = threading.Event(), threading.Event(), False
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
-        if threading.current_thread().name == self.late and args[0] in ("HGETALL", b"HGETALL"):
+        if not self.held and args[0] in ("HGETALL", b"HGETALL"):
+            self.held = True
             self.arrived.set()
             assert self.go.wait(10)
         return super().execute_command(*args, **options)  # type: ignore[no-untyped-call] # redis-py's
@@ -209,16 +210,18 @@ class Held(redis.Redis):
 def test_a_late_read_is_not_forgotten(any_server: RealServer) -> None:
     """A read asked first and answered last saw more than the one in between: the next value is not below it."""
     client = Held(host=any_server.host, port=any_server.port)
-    client.hold()
     with client, any_server.client() as another, Counters(client, max_age=60) as reader, Counters(another) as writer:
-        reader.get("x", max_age=0)
+        writer.incr("x")
+        writer.flush()
+        assert reader.get("x", max_age=0) == 1
+        client.hold()
         seen: list[int] = []
 
         def late() -> None:
             seen.append(reader.get("x", max_age=0))
             seen.append(reader.get("x"))
 
-        thread = threading.Thread(target=late, name=Held.late)
+        thread = threading.Thread(target=late, name="late")
         thread.start()
         assert client.arrived.wait(10)
         in_between = threading.Thread(target=reader.get, args=("x",), kwargs={"max_age": 0})
@@ -229,5 +232,5 @@ def test_a_late_read_is_not_forgotten(any_server: RealServer) -> None:
         client.go.set()
         thread.join(10)
         in_between.join(10)
-        assert seen == [5, 5]
-    assert truth(any_server, ["x"]) == {b"x": 5}
+        assert seen == [6, 6]
+    assert truth(any_server, ["x"]) == {b"x": 6}

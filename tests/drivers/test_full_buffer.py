@@ -1,0 +1,143 @@
+"""With `max_pending` names waiting for Redis, further names are refused, or wait; those that wait go on counting."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from redis_counters import BufferFull, Counters, Unavailable, UsageError
+from tests.faces.either import FACES, Either, client_of, closed, once, truth
+from tests.servers import RealServer
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_a_full_buffer_refuses_new_names_alone(private_server: RealServer, face: str) -> None:
+    """With max_pending names waiting, a further name is refused and not counted; those that wait go on counting."""
+    private_server.kill()
+
+    async def main() -> None:
+        client = client_of(face, private_server, retry=once(face))
+        try:
+            async with Either(face, client, max_pending=10, flush_interval=0.01) as counters:
+                for i in range(10):
+                    counters.incr(f"n{i}")
+                await asyncio.sleep(0.3)  # it is noticed now and then, about every flush_interval
+                assert counters.stats().pending == 10
+                handle = counters.counter("late handle")
+                calls: list[Callable[[], None]] = [
+                    lambda: counters.incr("late"),
+                    lambda: counters.incr("late", 5),
+                    lambda: counters.add("late", -5),
+                    lambda: counters.decr(b"\xff"),
+                    handle.incr,
+                    lambda: handle.decr(2),
+                ]
+                for call in calls * 2:
+                    with pytest.raises(BufferFull, match="max_pending"):
+                        call()
+                    counters.incr("n3")
+                    counters.counter("n4").incr(2)
+                    counters.decr(b"n5", 3)
+                assert await _pending(counters) == {"n3": 13, "n4": 25, "n5": -35, **dict.fromkeys(_ones(), 1)}
+                private_server.restart()
+                await counters.flush(20)
+                for call in calls:
+                    call()
+                await counters.flush(20)
+                assert counters.stats().pending == 0
+        finally:
+            await closed(client)
+
+    asyncio.run(main())
+    expected = {b"late": 1, b"\xff": -1, b"late handle": -1, b"n3": 13, b"n4": 25, b"n5": -35}
+    assert truth(private_server, [*expected, "n0"]) == {**expected, b"n0": 1}
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_a_patient_client_does_not_lift_the_limit(private_server: RealServer, face: str) -> None:
+    """While a client of redis-py's default patience connects, for seconds, max_pending holds all the same."""
+    private_server.kill()
+
+    async def main() -> None:
+        client = client_of(face, private_server)
+        try:
+            counters = Either(face, client, max_pending=10, flush_interval=0.01)
+            counters.incr("n0")
+            await asyncio.sleep(0.2)  # a connection is being tried
+            for i in range(10):
+                counters.incr(f"n{i}")
+            refused = 0
+            for i in range(50):
+                await asyncio.sleep(0.01)
+                try:
+                    counters.incr(f"late{i}")
+                except BufferFull:
+                    refused += 1
+            with pytest.raises(Unavailable):
+                await counters.close(0.1)
+            assert refused >= 25
+        finally:
+            await closed(client)
+
+    asyncio.run(main())
+
+
+def _ones() -> list[str | bytes]:
+    return [f"n{i}" for i in (0, 1, 2, 6, 7, 8, 9)]
+
+
+async def _pending(counters: Either) -> dict[str | bytes, int]:
+    with pytest.raises(Unavailable) as caught:
+        await counters.flush(0.05)
+    return caught.value.pending
+
+
+def test_a_full_buffer_may_block(private_server: RealServer) -> None:
+    """With on_full="block" the caller of a new name waits until there is room; nothing is refused, nothing lost."""
+    private_server.kill()
+    with (
+        client_of("blocking", private_server, retry=once("blocking")) as client,
+        Counters(client, max_pending=5, on_full="block", flush_interval=0.01) as counters,
+    ):
+        for i in range(5):
+            counters.incr(f"n{i}")
+        time.sleep(0.3)
+        assert counters.stats().pending == 5
+        arrived: list[str] = []
+
+        def late(name: str) -> None:
+            counters.incr(name)
+            arrived.append(name)
+
+        threads = [threading.Thread(target=late, args=(f"late{i}",)) for i in range(20)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.2)
+        before = list(arrived)
+        counters.incr("n0")  # known: no need to wait
+        private_server.restart()
+        for thread in threads:
+            thread.join(20)
+        assert before == []
+        assert len(arrived) == 20
+        counters.flush(20)
+    late_ones = {b"late%d" % i: 1 for i in range(20)}
+    assert truth(private_server, [*late_ones, "n0"]) == {**late_ones, b"n0": 2}
+
+
+def test_blocking_is_not_offered_where_it_cannot_be(any_server: RealServer) -> None:
+    """Counting is a plain call in the asyncio face and cannot wait: on_full="block" is refused there."""
+
+    async def main() -> None:
+        client = client_of("asyncio", any_server)
+        try:
+            with pytest.raises(UsageError, match="on_full"):
+                Either("asyncio", client, on_full="block")
+        finally:
+            await closed(client)
+
+    asyncio.run(main())

@@ -1,0 +1,180 @@
+"""Redis is away: counting neither waits nor fails, flush tells in time, and afterwards counts are exact."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+
+from redis_counters import Unavailable
+from redis_counters.testing import LossyLink
+from tests.faces.either import FACES, Either, client_of, closed, commandstats, once, reset_stats, truth
+from tests.servers import RealServer
+
+SOON = 5.0  # no test of a time: only that a call with a timeout of a part of a second ends at all
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_redis_is_down_and_comes_back(private_server: RealServer, face: str) -> None:
+    """Killed, and started again on its port: what was counted before (lost with the server), meanwhile and after."""
+
+    async def main() -> None:
+        client = client_of(face, private_server, retry=once(face))
+        try:
+            async with Either(face, client, flush_interval=0.01) as counters:
+                counters.incr("x", 10)
+                await counters.flush()
+                assert await counters.get("x", max_age=0) == 10
+                private_server.kill()
+                for _ in range(1000):
+                    counters.incr("x")
+                    counters.decr("y", 2)
+                begun = time.monotonic()
+                with pytest.raises(Unavailable) as caught:
+                    await counters.flush(0.3)
+                assert time.monotonic() - begun < SOON
+                assert caught.value.pending == {"x": 1000, "y": -2000}
+                assert "kept" in str(caught.value)
+                counters.incr("x")
+                with pytest.raises(Unavailable):
+                    await counters.get("y")
+                assert await counters.get("x", max_age=float("inf")) == 1011
+                assert 1 <= counters.stats().failures < 100  # it pauses between attempts, also while a flush waits
+                assert counters.stats().last_error
+                with pytest.raises(Unavailable) as caught:
+                    await counters.flush(0.05)
+                assert caught.value.pending == {"x": 1001, "y": -2000}
+                private_server.restart()
+                await counters.flush(20)
+                assert await counters.get_many(["x", "y"], max_age=0) == {"x": 1011, "y": -2000}
+                assert counters.stats().pending == 0
+        finally:
+            await closed(client)
+
+    asyncio.run(main())
+    assert truth(private_server, ["x", "y"]) == {b"x": 1011, b"y": -2000}
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_redis_was_never_there(private_server: RealServer, face: str) -> None:
+    """A client made while Redis is down counts, tells what waits, and delivers when Redis has come."""
+    private_server.kill()
+
+    async def main() -> None:
+        client = client_of(face, private_server, retry=once(face))
+        try:
+            async with Either(face, client, flush_interval=0.01) as counters:
+                counters.incr("x", 2)
+                counters.decr("x", 5)
+                counters.incr(b"\xff")
+                with pytest.raises(Unavailable) as caught:
+                    await counters.flush(0.2)
+                assert caught.value.pending == {"x": -3, b"\xff": 1}
+                counters.incr("x", 10)
+                private_server.restart()
+                await counters.flush(20)
+                assert await counters.get("x", max_age=0) == 7
+        finally:
+            await closed(client)
+
+    asyncio.run(main())
+    assert truth(private_server, ["x", b"\xff"]) == {b"x": 7, b"\xff": 1}
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_redis_hangs(private_server: RealServer, face: str) -> None:
+    """A server that answers nothing is waited for no longer than asked; what it had received counts once."""
+
+    async def main() -> None:
+        client = client_of(face, private_server, socket_timeout=0.3)
+        try:
+            async with Either(face, client, flush_interval=0.01) as counters:
+                counters.incr("x")
+                await counters.flush()
+                for _ in range(2):
+                    private_server.pause()
+                    try:
+                        for _ in range(100):
+                            counters.incr("x")
+                        begun = time.monotonic()
+                        with pytest.raises(Unavailable) as caught:
+                            await counters.flush(0.1)
+                        assert time.monotonic() - begun < SOON
+                        assert caught.value.pending["x"] % 100 == 0
+                        await asyncio.sleep(0.5)  # the command's time is over: it is sent again meanwhile
+                    finally:
+                        private_server.resume()
+                    await counters.flush(20)
+                assert await counters.get("x", max_age=0) == 201
+        finally:
+            await closed(client)
+
+    asyncio.run(main())
+    assert truth(private_server, ["x"]) == {b"x": 201}
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_tens_of_thousands_of_names_after_an_outage(any_server: RealServer, face: str) -> None:
+    """50,000 names that waited go out in chunks of at most max_batch, each once; no answer comes late by it."""
+    names = [f"n{i}" for i in range(50_000)]
+
+    async def main(link: LossyLink) -> None:
+        module: Any = redis if face == "blocking" else redis.asyncio
+        client = module.Redis.from_url(link.url)
+        try:
+            async with Either(face, client, flush_interval=0.01) as counters:
+                counters.incr("first")
+                await counters.flush()
+                link.stop()
+                for name in names:
+                    counters.incr(name)
+                with pytest.raises(Unavailable) as caught:
+                    await counters.flush(0.2)
+                assert len(caught.value.pending) == 50_000
+                link.start()
+                reset_stats(any_server)
+                await counters.flush(20)
+                sent = commandstats(any_server)
+                assert 50_000 / 500 <= sent["evalsha"] <= 50_000 / 500 + 3 * 16 + 5
+                assert sent["hset"] + sent.get("hsetnx", 0) < 50_000 * 2.2
+                assert counters.stats().pending == 0
+        finally:
+            await closed(client)
+
+    with LossyLink(any_server.url) as link:
+        asyncio.run(main(link))
+    values = truth(any_server, names)
+    assert len(values) == 50_000
+    assert set(values.values()) == {1}
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_chunks_that_arrived_are_not_sent_again(any_server: RealServer, face: str) -> None:
+    """A connection that breaks in the middle of many chunks costs a repetition of those unanswered, no others."""
+
+    async def main(link: LossyLink) -> None:
+        module: Any = redis if face == "blocking" else redis.asyncio
+        client = module.Redis.from_url(link.url)
+        try:
+            async with Either(face, client, flush_interval=60, max_batch=10, buckets=4) as counters:
+                counters.incr("first")
+                await counters.flush()
+                for i in range(400):
+                    counters.incr(f"n{i}")
+                link.drop_reply(every=15, times=2, commands=["EVALSHA"])
+                before = link.commands["EVALSHA"]
+                await counters.flush(20)
+                assert link.dropped == 2
+                chunks = 400 / 10
+                assert chunks <= link.commands["EVALSHA"] - before <= chunks + 4 + 3 + 2 * 4
+                link.heal()
+        finally:
+            await closed(client)
+
+    with LossyLink(any_server.url) as link:
+        asyncio.run(main(link))
+    assert set(truth(any_server, [f"n{i}" for i in range(400)]).values()) == {1}

@@ -1,0 +1,220 @@
+"""A forked child begins empty and counts for itself; a process that just ends has delivered what it counted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import redis
+
+from redis_counters import Counters
+from tests.faces.either import truth
+from tests.servers import RealServer
+
+ROOT = Path(__file__).parents[2]
+LIMIT = 20  # seconds until a child that hangs is killed, and fails
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform"),
+    pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning"),
+]
+
+
+def forked(work: Callable[[], None]) -> int:
+    """Return the pid of a child that does the work and ends by 0, or by 1 after an error, or is killed at the limit."""
+    pid = os.fork()
+    if pid:
+        return pid
+    signal.alarm(LIMIT)
+    code = 1
+    try:
+        work()
+        code = 0
+    except BaseException:
+        traceback.print_exc()  # captured, and shown if the test fails
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def ended_well(*pids: int) -> None:
+    assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids] == [0] * len(pids)
+
+
+def test_four_children(server: RealServer) -> None:
+    """Children of a process that counts: each starts at nothing, counts a thousand, closes; all are exact."""
+    with redis.Redis(port=server.port) as client, Counters(client, flush_interval=0.01) as counters:
+        handle = counters.counter("x")
+        for _ in range(1000):
+            handle.incr()
+            counters.incr("parent's")
+
+        def work() -> None:
+            assert counters.stats().pending == 0
+            assert counters.stats().accepted == 0
+            for _ in range(1000):
+                handle.incr()
+                counters.incr("children's")
+            assert counters.get("children's") >= 1000
+            counters.flush(10)
+            counters.incr("children's")
+            counters.close(10)
+
+        children = [forked(work) for _ in range(4)]
+        for _ in range(500):
+            handle.incr()
+        ended_well(*children)
+        counters.flush()
+        assert counters.get_many(["x", "parent's", "children's"], max_age=0) == {
+            "x": 5500,
+            "parent's": 1000,
+            "children's": 4004,
+        }
+    assert truth(server, ["x", "parent's", "children's"]) == {b"x": 5500, b"parent's": 1000, b"children's": 4004}
+
+
+def test_a_child_does_not_send_what_waits_in_the_parent(any_server: RealServer) -> None:
+    """What the parent had buffered at the fork is delivered by the parent alone; a grandchild begins empty too."""
+    with redis.Redis(port=any_server.port) as client, Counters(client, flush_interval=60) as counters:
+        counters.incr("x", 7)
+        counters.incr("x")
+
+        def grandchild() -> None:
+            counters.flush(5)
+            counters.incr("x", 1000)
+            counters.flush(5)
+
+        def child() -> None:
+            counters.flush(5)
+            assert counters.get("x", max_age=0) == 0
+            counters.incr("x", 100)
+            ended_well(forked(grandchild))
+            counters.close(5)
+
+        ended_well(forked(child))
+        assert counters.get("x", max_age=0) == 1108
+    assert truth(any_server, ["x"]) == {b"x": 1108}
+
+
+def test_forks_while_threads_count(any_server: RealServer) -> None:
+    """Whatever lock another thread holds at the fork, the child counts, flushes, reads and ends; sixty times."""
+    with redis.Redis(port=any_server.port) as client, Counters(client, flush_interval=0.001) as counters:
+        over = threading.Event()
+        counted = [0] * 3
+
+        def count(number: int) -> None:
+            while not over.is_set():
+                counters.incr("x")
+                counters.add(f"n{counted[number] % 10}", 2)
+                counters.get("x")
+                counted[number] += 1
+
+        threads = [threading.Thread(target=count, args=(n,)) for n in range(3)]
+        for thread in threads:
+            thread.start()
+
+        def work() -> None:
+            counters.incr("child's")
+            counters.flush(10)
+            assert counters.get("child's", max_age=0) >= 1
+
+        try:
+            for _ in range(12):
+                ended_well(*(forked(work) for _ in range(5)))
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join(10)
+    assert truth(any_server, ["x", "child's"]) == {b"x": sum(counted), b"child's": 60}
+
+
+SCRIPT = """
+import sys, threading
+import redis
+import redis_counters
+url, how = sys.argv[1:]
+client = redis.Redis.from_url(url)
+counters = redis_counters.Counters(client, flush_interval=60)
+for _ in range(1000):
+    counters.incr("x")
+counters.incr(b"\\xff", 5)
+if how == "error":
+    raise SystemExit(3)
+if how == "thread":
+    threading.Thread(target=lambda: [counters.incr("x") for _ in range(1000)]).start()
+if how == "flushed":
+    counters.flush()
+    counters.incr("x", 1000)
+if how == "url":
+    other = redis_counters.Counters.from_url(url, flush_interval=60)
+    other.incr("x", 1000)
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "total"), [("end", 1000), ("error", 1000), ("thread", 2000), ("flushed", 2000), ("url", 2000)]
+)
+def test_a_process_ends_without_close(any_server: RealServer, how: str, total: int) -> None:
+    """At exit everything is delivered and folded, without a word on stderr."""
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, any_server.url, how],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.returncode == (3 if how == "error" else 0)
+    assert done.stderr == ""
+    assert truth(any_server, ["x", b"\xff"]) == {b"x": total, b"\xff": 5}
+    with redis.Redis(port=any_server.port) as client, Counters(client) as counters:
+        assert counters.inspect("x").actors == {}
+
+
+def test_a_process_ends_with_redis_away() -> None:
+    """It ends in bounded time, with its own exit code, and says on stderr what was lost."""
+    begun = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, "redis://127.0.0.1:1/0", "end"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert time.monotonic() - begun < 30
+    assert done.returncode == 0
+    assert "'x': 1000 not applied" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_nothing_is_installed_for_signals() -> None:
+    """Importing and using the library leaves every signal's handler as it was, and starts no thread by the import."""
+    code = """
+import signal, threading
+before = {s: signal.getsignal(s) for s in signal.valid_signals()}
+import redis, redis_counters, redis_counters.asyncio
+assert threading.active_count() == 1
+c = redis_counters.Counters(redis.Redis(port=1))
+assert threading.active_count() == 1
+c.incr("x")
+assert {s: signal.getsignal(s) for s in signal.valid_signals()} == before
+try:
+    c.close(0.1)
+except redis_counters.Unavailable:
+    print("fine")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout == "fine\n", done.stderr
