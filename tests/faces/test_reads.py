@@ -6,15 +6,13 @@ import asyncio
 import copy
 import json
 import pickle
-import threading
 import time
 from typing import Any
 
 import pytest
-import redis
 
-from redis_counters import Counters, CounterValue
-from tests.faces.either import FACES, Either, commandstats, reset_stats, truth
+from redis_counters import CounterValue
+from tests.faces.either import FACES, Either, commandstats, reset_stats
 from tests.servers import RealServer
 
 
@@ -189,48 +187,3 @@ def test_a_value_is_an_int() -> None:
         assert (type(again), again, again.as_of, again.pending) == (CounterValue, value, 123.5, -4)
     for again in (copy.copy(value), copy.deepcopy(value)):
         assert (type(again), again, again.as_of, again.pending) == (CounterValue, value, 123.5, -4)
-
-
-class Held(redis.Redis):
-    """A client whose first read after `hold` reaches Redis only when it is let go."""
-
-    held = True
-
-    def hold(self) -> None:
-        self.arrived, self.go, self.held = threading.Event(), threading.Event(), False
-
-    def execute_command(self, *args: Any, **options: Any) -> Any:
-        if not self.held and args[0] in ("HGETALL", b"HGETALL"):
-            self.held = True
-            self.arrived.set()
-            assert self.go.wait(10)
-        return super().execute_command(*args, **options)  # type: ignore[no-untyped-call] # redis-py's
-
-
-def test_a_late_read_is_not_forgotten(any_server: RealServer) -> None:
-    """A read asked first and answered last saw more than the one in between: the next value is not below it."""
-    client = Held(host=any_server.host, port=any_server.port)
-    with client, any_server.client() as another, Counters(client, max_age=60) as reader, Counters(another) as writer:
-        writer.incr("x")
-        writer.flush()
-        assert reader.get("x", max_age=0) == 1
-        client.hold()
-        seen: list[int] = []
-
-        def late() -> None:
-            seen.append(reader.get("x", max_age=0))
-            seen.append(reader.get("x"))
-
-        thread = threading.Thread(target=late, name="late")
-        thread.start()
-        assert client.arrived.wait(10)
-        in_between = threading.Thread(target=reader.get, args=("x",), kwargs={"max_age": 0})
-        in_between.start()
-        in_between.join(2)  # it may as well wait for the late one
-        writer.incr("x", 5)
-        writer.flush()
-        client.go.set()
-        thread.join(10)
-        in_between.join(10)
-        assert seen == [6, 6]
-    assert truth(any_server, ["x"]) == {b"x": 6}
