@@ -46,6 +46,25 @@ def test_own_writes_are_read_at_once(any_server: RealServer, face: str, max_age:
 
 
 @pytest.mark.parametrize("face", FACES)
+def test_own_writes_on_top_of_a_base(any_server: RealServer, face: str) -> None:
+    """A new client's first counts add to what folded clients left, before its first flush and after."""
+
+    async def main() -> None:
+        async with Either.on(face, any_server) as first:
+            first.incr("x", 100)
+            first.decr("x", 50)
+        async with Either.on(face, any_server, flush_interval=60) as counters:
+            counters.incr("x", 8)
+            counters.decr("x", 3)
+            assert await counters.get("x", max_age=0) == 55
+            assert await counters.get_many(["x"], max_age=0) == {"x": 55}
+            await counters.flush()
+            assert await counters.get("x", max_age=0) == 55
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("face", FACES)
 def test_pending_is_what_is_not_acknowledged(any_server: RealServer, face: str) -> None:
     """`pending` is part of the value, and 0 after a flush; `as_of` is when Redis was asked, by the wall clock."""
 
