@@ -92,7 +92,10 @@ class Counters(CountersBase):
         Cost: none from the cache; else one round trip, O(slots).
         Raises: Unavailable, WrongType, NotPermitted.
         """
-        return self._runner.read_one(name_bytes(name), checked_age(max_age))
+        raw = name if type(name) is bytes else name_bytes(name)
+        if max_age is None and (value := self._core.reads.at_hand(raw)) is not None:
+            return value
+        return (self._runner.read((raw,), checked_age(max_age)))[raw]
 
     def get_many(self, names: Iterable[Name], *, max_age: float | None = None) -> dict[Name, CounterValue]:
         """Return values by name, each as `get` would; keys are the names as given.
@@ -138,12 +141,15 @@ class Counters(CountersBase):
 class Counter(CounterBase):
     """A handle on one counter. `incr` here is the fastest way to count."""
 
-    __slots__ = ("_counters",)
+    __slots__ = ("_core", "_counters")
 
     def __init__(self, counters: Counters, name: bytes) -> None:
         super().__init__(counters, name)
         self._counters = counters
+        self._core = counters._core
 
     def value(self, *, max_age: float | None = None) -> CounterValue:
         """Return the value; as `Counters.get`."""
+        if max_age is None and (value := self._core.reads.at_hand(self._name)) is not None:
+            return value
         return self._counters.get(self._name, max_age=max_age)

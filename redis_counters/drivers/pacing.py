@@ -62,7 +62,7 @@ def settle_close(core: Core, limit: float) -> None:
     """Raise what close() has to raise after its time, or nothing; what is lost is logged, a line per counter."""
     refusals = core.writer.refusals()
     if not core.writer.clean:
-        error = unavailable(core, f"closed before all was applied, after {limit:g} s")
+        error = unavailable(core, f"closed before all was applied, after {limit:g} s", kept="not sent any more")
         for name, amount in error.pending.items():
             log.error("counter %r: %d not applied when closed", name, amount)
         raise error
@@ -72,9 +72,9 @@ def settle_close(core: Core, limit: float) -> None:
         raise refusals[0]
 
 
-def unavailable(core: Core, what: str) -> Unavailable:
+def unavailable(core: Core, what: str, kept: str = "kept, and sent again without counting twice") -> Unavailable:
     reason = f": {core.last_error}" if core.last_error else ""
-    return Unavailable(f"{what}{reason}; kept, and harmless to repeat", pending=core.writer.pending())
+    return Unavailable(f"{what}{reason}; {kept}", pending=core.writer.pending())
 
 
 def buffer_full(core: Core, name: Name) -> BufferFull:

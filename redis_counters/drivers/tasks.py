@@ -45,12 +45,16 @@ class TaskRunner:
     """Drives a core for tasks of one event loop."""
 
     def __init__(self, core: Core, client: Client) -> None:
+        from tenacity import AsyncRetrying
+
         self.core = core
         self.client = client
+        self.retrying = AsyncRetrying(sleep=self._pause, **retry_options(core))
         self._reset()
         _runners.add(self)
 
     def _reset(self) -> None:
+        self.fetched = asyncio.Event()  # set and replaced whenever somebody's fetch is over
         self.awake = asyncio.Event()  # there is something in the buffer
         self.urgent = asyncio.Event()  # somebody waits for a flush
         self.progress = asyncio.Event()  # set and replaced whenever a round has made progress, or has failed
@@ -72,9 +76,9 @@ class TaskRunner:
 
         Called only when the buffer is empty.
         """
+        if self.stopped:
+            raise closed(name)
         if self.task is None or self.task.done():
-            if self.stopped:
-                raise closed(name)
             self._start()
         self.awake.set()
         writer = self.core.writer
@@ -94,10 +98,7 @@ class TaskRunner:
         self.task = loop.create_task(self._run(), name="redis-counters")
 
     async def _run(self) -> None:
-        from tenacity import AsyncRetrying
-
         settings = self.core.settings
-        retrying = AsyncRetrying(sleep=self._pause, **retry_options(self.core))
         while not self.stopped:
             if self.core.writer.clean:
                 await _wait(self.awake, IDLE_POLL)
@@ -107,7 +108,7 @@ class TaskRunner:
             if not await _wait(self.urgent, settings.flush_interval) and self._nothing_to_do():
                 continue
             self.urgent.clear()
-            await retrying(self._round_unless_stopped)
+            await self.retrying(self._round_unless_stopped)
 
     def _nothing_to_do(self) -> bool:
         writer = self.core.writer
@@ -120,7 +121,7 @@ class TaskRunner:
             if await _wait(self.urgent, min(rest, self.core.settings.flush_interval)):
                 await asyncio.sleep(min(rest, 0.01))
                 break
-            self.core.writer.tick()
+            self.core.writer.absorb()
         self.urgent.clear()
 
     async def _round_unless_stopped(self) -> None:
@@ -154,7 +155,8 @@ class TaskRunner:
             self._progressed()
 
     async def _drive_round(self) -> None:
-        self.core.writer.tick()
+        if self.core.writer.keys is None:  # the namespace may take long to answer
+            self.core.writer.absorb()
         steps = self.core.round()
         ticker = asyncio.get_running_loop().create_task(self._absorb_meanwhile())
         try:
@@ -181,7 +183,7 @@ class TaskRunner:
     async def _absorb_meanwhile(self) -> None:
         while True:
             await asyncio.sleep(self.core.settings.flush_interval)
-            self.core.writer.tick()
+            self.core.writer.absorb()
 
     def _progressed(self) -> None:
         self.progress.set()
@@ -192,7 +194,7 @@ class TaskRunner:
     async def flush(self, timeout: float | None) -> None:
         limit = FLUSH_TIMEOUT if timeout is None else timeout
         writer = self.core.writer
-        writer.drain()
+        writer.drain_amounts()
         writer.retry_refused()
         goal = Goal(writer)
         if goal.reached() and not writer.overflowed:
@@ -251,16 +253,13 @@ class TaskRunner:
 
     async def ask(self, asks: Generator[list[Command], list[object], T]) -> T:
         answers: Any = None
-        try:
-            while True:
-                try:
-                    commands = asks.send(answers)
-                except StopIteration as stop:
-                    result: T = stop.value
-                    return result
-                answers = await self._ask(commands)
-        finally:
-            asks.close()
+        while True:
+            try:
+                commands = asks.send(answers)
+            except StopIteration as stop:
+                result: T = stop.value
+                return result
+            answers = await self._ask(commands)
 
     async def _ask(self, commands: list[Command]) -> list[object]:
         try:
@@ -271,23 +270,24 @@ class TaskRunner:
             async with self.rounding:  # a round may have the only connection; between rounds it is free
                 return await ask_asyncio(self.client, commands)
 
-    async def read_one(self, name: bytes, max_age: float | None) -> CounterValue:
-        value = self.core.reads.at_hand(name) if max_age is None else None
-        return value if value is not None else (await self.read((name,), max_age))[name]
-
     async def read(self, names: Iterable[bytes], max_age: float | None) -> dict[bytes, CounterValue]:
-        reads, wanted, since, mine = self.core.reads, list(names), self.core.clock(), asyncio.Event()
-        while (claim := reads.claim(wanted, max_age, since, mine)).busy is not None:
-            await claim.busy.wait()
+        reads, since = self.core.reads, None
+        claim = reads.claim(names, max_age, since)
+        if claim.busy:
+            since, names = self.core.clock(), list(names)
+            while claim.busy:
+                await self.fetched.wait()
+                claim = reads.claim(names, max_age, since)
         if not claim.missing:
             return claim.values
         found: dict[bytes, Snapshot] = {}
         try:
             await self.ask(reads.fetch(claim.missing, found))
-            return claim.values | {name: reads.value(name, found[name]) for name in claim.missing}
         finally:
             reads.release(claim.missing)
-            mine.set()
+            self.fetched.set()
+            self.fetched = asyncio.Event()
+        return claim.values | {name: reads.value(name, snapshot) for name, snapshot in found.items()}
 
     def stats(self) -> Stats:
         return self.core.stats()

@@ -46,8 +46,11 @@ class ThreadRunner:
     """Drives a core for threads."""
 
     def __init__(self, core: Core, client: Client) -> None:
+        from tenacity import Retrying  # not in the thread: a fork during an import leaves its lock held in the child
+
         self.core = core
         self.client = client
+        self.retrying = Retrying(sleep=self._pause, **retry_options(core))
         self._reset()
         _runners.add(self)
         # Of this runner's own: what was started for it before (an embedded server) is ended after it.
@@ -56,10 +59,15 @@ class ThreadRunner:
     def _reset(self) -> None:
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)  # a round has made progress, or has failed
+        self.fetched = threading.Condition(self.lock)  # somebody's fetch is over
+        self.readers_waiting = 0  # for that
         self.awake = threading.Event()  # there is something in the buffer
+        self.ended = threading.Event()
+        self.in_round = threading.Event()
         self.urgent = threading.Event()  # somebody waits for a flush
         self.rounding = threading.Lock()  # one round at a time
         self.thread: threading.Thread | None = None
+        self.helper: threading.Thread | None = None
         self.stopped = False
         self.rounds = 0
         self.waiters: list[Callable[[], bool]] = []  # what callers of flush() and close() wait for
@@ -84,9 +92,9 @@ class ThreadRunner:
         Called only when the buffer is empty: so it costs the usual increment nothing, and sees every one when the
         buffer is full, because then nothing is left in it.
         """
+        if self.stopped:
+            raise closed(name)
         if self.thread is None or not self.thread.is_alive():
-            if self.stopped:
-                raise closed(name)
             self._start()
         if not self.awake.is_set():
             self.awake.set()
@@ -101,16 +109,15 @@ class ThreadRunner:
             thread = threading.Thread(target=self._run, name="redis-counters", daemon=True)
             try:
                 thread.start()
+                self.helper = threading.Thread(target=self._absorb_meanwhile, name="redis-counters-buffer", daemon=True)
+                self.helper.start()
             except RuntimeError:  # the interpreter is shutting down, or there are no threads to be had
                 return False
             self.thread = thread
             return True
 
     def _run(self) -> None:
-        from tenacity import Retrying
-
         settings = self.core.settings
-        retrying = Retrying(sleep=self._pause, **retry_options(self.core))
         while not self.stopped:
             self.awake.wait(self._patience())
             self.awake.clear()
@@ -119,7 +126,7 @@ class ThreadRunner:
             if not self.urgent.wait(settings.flush_interval) and self._nothing_to_do():
                 continue
             self.urgent.clear()
-            retrying(self._round_unless_stopped)
+            self.retrying(self._round_unless_stopped)
 
     def _patience(self) -> float:
         with self.lock:
@@ -135,19 +142,26 @@ class ThreadRunner:
         end = time.monotonic() + seconds
         while (rest := end - time.monotonic()) > 0 and not self.stopped:
             if self.urgent.wait(min(rest, self.core.settings.flush_interval)):
-                self.urgent.wait(min(rest, 0.01))
+                time.sleep(min(rest, 0.05))  # somebody waits, but Redis is not there the sooner for being asked at once
                 break
             self._absorb()
         self.urgent.clear()
 
-    def _meanwhile(self) -> None:
+    def _check_stopped(self) -> None:
         if self.stopped:  # the connection is about to be closed under us
             raise Unavailable("the client was closed while an answer was awaited")
-        self._absorb()
+
+    def _absorb_meanwhile(self) -> None:
+        """While a round takes long (redis-py may be connecting), the buffer must not grow with every increment."""
+        while not self.stopped:
+            if self.in_round.wait(IDLE_POLL) and not self.stopped:
+                self.ended.wait(self.core.settings.flush_interval)
+                if self.in_round.is_set() and not self.stopped:
+                    self._absorb()
 
     def _absorb(self) -> None:
         with self.lock:
-            self.core.writer.tick()
+            self.core.writer.absorb()
 
     def _round_unless_stopped(self) -> None:
         """A round that fails after some progress is followed by the next at once: only a standstill has to wait."""
@@ -164,6 +178,7 @@ class ThreadRunner:
         """Everything that could be sent was sent, and answered. Raises Unavailable, Refused; nothing is lost by it."""
         with self.rounding:
             try:
+                self.in_round.set()
                 self._drive_round()
             except Exception as error:
                 ours = translate(error)
@@ -176,9 +191,10 @@ class ThreadRunner:
                 if ours is None or ours is error:
                     raise
                 raise ours from error
+            finally:
+                self.in_round.clear()
 
     def _drive_round(self) -> None:
-        self._absorb()
         steps = self.core.round()
         try:
             with BlockingLane(self.client) as lane:
@@ -195,7 +211,7 @@ class ThreadRunner:
                         lane.send(step.command, step.text)
                         answer = None
                     else:
-                        answer = lane.receive(self._meanwhile, self.core.settings.flush_interval)
+                        answer = lane.receive(self._check_stopped, self.core.settings.flush_interval)
         finally:
             with self.lock:
                 steps.close()
@@ -214,7 +230,7 @@ class ThreadRunner:
         limit = FLUSH_TIMEOUT if timeout is None else timeout
         with self.lock:
             writer = self.core.writer
-            writer.drain()
+            writer.drain_amounts()
             writer.retry_refused()
             goal = Goal(writer)
             if goal.reached() and not writer.overflowed:
@@ -239,9 +255,11 @@ class ThreadRunner:
                 writer.closing = False
             self.awake.set()
             self.urgent.set()
-            thread = self.thread
-            if thread is not None and thread is not threading.current_thread():
-                thread.join(REST)
+            self.in_round.set()
+            self.ended.set()
+            for thread in (self.thread, self.helper):
+                if thread is not None and thread is not threading.current_thread():
+                    thread.join(REST)
             _runners.discard(self)
             atexit.unregister(self._at_exit)
         with self.lock:
@@ -312,18 +330,14 @@ class ThreadRunner:
     def ask(self, asks: Generator[list[Command], list[object], T]) -> T:
         """Drive a generator of questions; a caller's thread does it, with the client's own retries."""
         answers: Any = None
-        try:
-            while True:
-                try:
-                    with self.lock:
-                        commands = asks.send(answers)
-                except StopIteration as stop:
-                    result: T = stop.value
-                    return result
-                answers = self._ask(commands)
-        finally:
-            with self.lock:
-                asks.close()
+        while True:
+            try:
+                with self.lock:
+                    commands = asks.send(answers)
+            except StopIteration as stop:
+                result: T = stop.value
+                return result
+            answers = self._ask(commands)
 
     def _ask(self, commands: list[Command]) -> list[object]:
         try:
@@ -334,31 +348,30 @@ class ThreadRunner:
             with self.rounding:  # a round may have the only connection; between rounds it is free
                 return ask(self.client, commands)
 
-    def read_one(self, name: bytes, max_age: float | None) -> CounterValue:
-        """As `read`; spelled out, because from the cache it should cost next to nothing."""
-        value = self.core.reads.at_hand(name) if max_age is None else None
-        return value if value is not None else self.read((name,), max_age)[name]
-
     def read(self, names: Iterable[bytes], max_age: float | None) -> dict[bytes, CounterValue]:
         """Return values by name; from the cache where it is fresh enough, else from Redis in one round trip."""
-        reads, wanted, since, mine = self.core.reads, list(names), self.core.clock(), threading.Event()
-        while True:
-            with self.lock:
-                claim = reads.claim(wanted, max_age, since, mine)
-            if claim.busy is None:
-                break
-            claim.busy.wait()
+        reads, since = self.core.reads, None
+        with self.lock:
+            claim = reads.claim(names, max_age, since)
+            if claim.busy:
+                since, names = self.core.clock(), list(names)
+                self.readers_waiting += 1
+                while claim.busy:
+                    self.fetched.wait()
+                    claim = reads.claim(names, max_age, since)
+                self.readers_waiting -= 1
         if not claim.missing:
             return claim.values
         found: dict[bytes, Snapshot] = {}
         try:
             self.ask(reads.fetch(claim.missing, found))
-            with self.lock:
-                return claim.values | {name: reads.value(name, found[name]) for name in claim.missing}
         finally:
             with self.lock:
                 reads.release(claim.missing)
-            mine.set()
+                if self.readers_waiting:
+                    self.fetched.notify_all()
+        with self.lock:
+            return claim.values | {name: reads.value(name, snapshot) for name, snapshot in found.items()}
 
 
 def _after_fork_in_child() -> None:

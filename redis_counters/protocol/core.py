@@ -6,9 +6,10 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 from redis_counters.crdt.slotmap import INT64_MAX, SlotMap, parse
-from redis_counters.errors import CounterError, Overflow
+from redis_counters.errors import CounterError, Overflow, WrongType
 from redis_counters.protocol.buffer import Buffer
 from redis_counters.protocol.commands import Command, hgetall, hmget
+from redis_counters.protocol.keys import KeySpace
 from redis_counters.protocol.pump import Steps, flush_round, look_up_namespace
 from redis_counters.protocol.reads import Reads, fields_of
 from redis_counters.protocol.settings import Settings
@@ -152,14 +153,12 @@ class Core:
         raw_name, writer = name_bytes(name), self.writer
         if writer.keys is None:
             (raw,) = yield [look_up_namespace(self.settings)]
-            if not self.reads.settle(raw):
-                return Inspection(name_shown(raw_name), 0, 0, (), {})
-        keys = writer.keys
-        assert keys is not None
+            self.reads.settle(raw)
+        keys = writer.keys or KeySpace(self.settings.namespace, self.settings.buckets)
         maps: list[SlotMap] = []
         while len(maps) < max([1, writer.shards.of(raw_name), *(m.shards for m in maps[:1])]):
             (raw,) = yield [hgetall(keys.shard_key(raw_name, len(maps))[1])]
-            maps.append(parse(fields_of(raw, raw_name)))
+            maps.append(_slot_map(raw, raw_name))
         parts = tuple(ShardView(i, *keys.shard_key(raw_name, i), m) for i, m in enumerate(maps))
         actors: dict[bytes, ActorView] = {}
         for part in parts:
@@ -169,6 +168,13 @@ class Core:
                 records = raw if isinstance(raw, list) else [None] * len(ids)
                 actors.update((id, _actor_view(id, record)) for id, record in zip(ids, records, strict=True))
         return Inspection(name_shown(raw_name), len(maps), sum(m.value for m in maps), parts, actors)
+
+
+def _slot_map(raw: object, name: bytes) -> SlotMap:
+    try:
+        return parse(fields_of(raw, name))
+    except ValueError as error:
+        raise WrongType(f"counter {name_shown(name)!r}: {error}", counter=name) from None
 
 
 def _actor_view(actor: bytes, record: object) -> ActorView:

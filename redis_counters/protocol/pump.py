@@ -49,11 +49,19 @@ def flush_round(writer: Writer, clock: Callable[[], float]) -> Steps:
     in_flight: deque[Request] = deque()
     try:
         while True:
-            writer.tick()
-            while len(in_flight) < WINDOW and (request := writer.next_request(clock())) is not None:
+            writer.absorb_some()
+            if writer.doubtful and not in_flight:
+                yield from _settle(writer, clock)
+            while (
+                len(in_flight) < WINDOW
+                and not writer.doubtful
+                and (request := writer.next_request(clock())) is not None
+            ):
                 in_flight.append(request)
                 yield Send(request.command)
             if not in_flight:
+                if writer.unplaced:
+                    continue
                 return
             raw = yield RECEIVE
             request = in_flight.popleft()
@@ -69,9 +77,8 @@ def flush_round(writer: Writer, clock: Callable[[], float]) -> Steps:
 
 def _settle(writer: Writer, clock: Callable[[], float]) -> Steps:
     settings = writer.settings
-    command = Command(
-        Script.NAMESPACE_OPEN, (meta_key(settings.namespace),), (SCHEMA, settings.buckets, settings.region)
-    )
+    buckets = writer.keys.buckets if writer.keys is not None else settings.buckets
+    command = Command(Script.NAMESPACE_OPEN, (meta_key(settings.namespace),), (SCHEMA, buckets, settings.region))
     yield Send(command)
     raw = yield RECEIVE
     if isinstance(raw, ErrorReply) and raw.code == "NOSCRIPT":

@@ -8,49 +8,52 @@ Sans-I/O: generators yield lists of commands and are given the lists of their an
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar, cast
+from typing import NamedTuple
 
 from redis_counters.crdt.slotmap import tally
 from redis_counters.errors import WrongType
 from redis_counters.protocol.commands import Command, ErrorReply, Script, hgetall
+from redis_counters.protocol.keys import KeySpace
 from redis_counters.protocol.pump import look_up_namespace, settled_keys
 from redis_counters.protocol.replies import BadReply
-from redis_counters.protocol.slots import Kind
+from redis_counters.protocol.slots import Kind, Table
 from redis_counters.protocol.values import CounterValue, name_shown
 from redis_counters.protocol.writer import Writer, error_for
 
 MOST_CACHED = 10_000  # names; the oldest snapshots go first
 MOST_KEYS = 500  # shards that one script reads
 
-T = TypeVar("T")
 Asks = Generator[list[Command], list[object], None]
 
 
-@dataclass(slots=True)
+Place = tuple[int, bytes]  # a shard's bucket and key
+Slot = tuple[bytes, bytes, Kind]  # a shard's key, the owner of an actor, increments or decrements
+
+
 class Snapshot:
     """What Redis held of a counter at one time, complete over its shards."""
 
-    taken: float  # on the clock that ages are measured with
-    as_of: float  # epoch seconds
-    fresh_until: float = 0.0
-    foreign: int = 0
-    own: dict[bytes, dict[bytes, int]] = field(default_factory=dict)  # shard key -> own fields
-    acknowledged: dict[tuple[bytes, bytes, Kind], int] = field(default_factory=dict)
-    """(shard key, owner, kind) -> what was acknowledged of an own slot when the snapshot was asked for."""
-    value: CounterValue | None = None  # the value last made of it,
-    epoch: int = -1  # and the writer's epoch that this was made in
+    __slots__ = ("acknowledged", "as_of", "counted", "epoch", "fresh_until", "own", "places", "taken", "value")
+
+    def __init__(self, taken: float, as_of: float, fresh_until: float) -> None:
+        self.taken = taken  # on the clock that ages are measured with
+        self.as_of = as_of  # epoch seconds
+        self.fresh_until = fresh_until
+        self.counted = 0
+        self.places: list[Place] = []  # of its shards, in order
+        self.own: dict[Slot, int] = {}  # own slots in it
+        self.acknowledged: dict[Slot, int] = {}  # what was acknowledged of own slots when it was asked for
+        self.value: CounterValue | None = None  # the value last made of it,
+        self.epoch = -1  # and the writer's epoch that this was made in
 
 
-@dataclass(frozen=True, slots=True)
-class Claim(Generic[T]):
-    """What a reader gets: values, names to fetch, and whom to wait for before (then nothing is his to fetch)."""
+class Claim(NamedTuple):
+    """What a reader gets: values, and names to fetch; if ``busy``, he has to wait until somebody's fetch is over."""
 
     values: dict[bytes, CounterValue]
     missing: list[bytes]
-    busy: T | None
+    busy: bool
 
 
 class Reads:
@@ -64,11 +67,12 @@ class Reads:
         chance: Callable[[], float],
     ) -> None:
         self.writer = writer
+        self.ones, self.amounts = writer.buffer.ones, writer.buffer.amounts
         self.clock = clock
         self.wall = wall
         self.chance = chance
         self.cache: dict[bytes, Snapshot] = {}
-        self.fetching: dict[bytes, object] = {}
+        self.fetching: set[bytes] = set()
         self.snapshots = 0
 
     # -- from memory
@@ -84,47 +88,49 @@ class Reads:
         return self.value(name, snapshot)
 
     def at_hand(self, name: bytes) -> CounterValue | None:
-        """Return the cached value if it is fresh and nothing has changed since it was made. Needs no lock."""
-        snapshot = self.cache.get(name)
-        if (
-            snapshot is not None
-            and snapshot.epoch == self.writer.epoch
-            and snapshot.fresh_until > self.clock()
-            and not self.writer.buffer
-        ):
-            return snapshot.value
-        return None
+        """Return the cached value if it is fresh and nothing has changed since it was made. Needs no lock.
 
-    def claim(self, names: Iterable[bytes], max_age: float | None, since: float, token: T) -> Claim[T]:
+        The order matters: the epoch grows before the buffer is emptied, so who finds it empty finds the epoch changed.
+        """
+        if self.ones or self.amounts:
+            return None
+        snapshot = self.cache.get(name)
+        if snapshot is None or snapshot.epoch != self.writer.epoch or snapshot.fresh_until <= self.clock():
+            return None
+        return snapshot.value
+
+    def claim(self, names: Iterable[bytes], max_age: float | None, since: float | None) -> Claim:
         """Return what is at hand, and what the caller has to fetch; that is his until `release`.
 
         Two fetches of a name at a time could not be put in order, and values would run backwards. So of what somebody
-        fetches already, the last value will do if there is one; else the caller has to wait (`Claim.busy`) and to ask
-        again. ``since`` is when he came: a fetch that began later answers even a caller who wants no cache.
+        fetches already, the last value will do if there is one; else the caller has to wait and to claim again.
+        ``since`` is when he came, once he has waited: a fetch that began later answers even who wants no cache.
         """
-        self.writer.drain()
         values: dict[bytes, CounterValue] = {}
-        missing: list[bytes] = []
-        for name in dict.fromkeys(names):
-            if max_age != 0:
-                value = self.cached(name, max_age)
-                if value is None and name in self.fetching:
-                    value = self.last(name)
-            else:
-                value = self.cached(name, math.inf) if name in self.cache and self.cache[name].taken > since else None
-            if value is None:
-                missing.append(name)
-            else:
-                values[name] = value
-        busy = next((self.fetching[name] for name in missing if name in self.fetching), None)
-        if busy is None:
-            self.fetching.update(dict.fromkeys(missing, token))
-        return Claim(values, missing, cast("T | None", busy))
+        missing = list(dict.fromkeys(names))
+        if max_age != 0 or since is not None:
+            self.writer.drain()
+            for name in missing:
+                value = self._will_do(name, max_age, since)
+                if value is not None:
+                    values[name] = value
+            if values:
+                missing = [name for name in missing if name not in values]
+        if not self.fetching.isdisjoint(missing):
+            return Claim(values, missing, True)
+        self.fetching.update(missing)
+        return Claim(values, missing, False)
+
+    def _will_do(self, name: bytes, max_age: float | None, since: float | None) -> CounterValue | None:
+        if max_age != 0:
+            value = self.cached(name, max_age)
+            return self.last(name) if value is None and name in self.fetching else value
+        snapshot = self.cache.get(name)
+        return self.last(name) if snapshot is not None and since is not None and snapshot.taken > since else None
 
     def release(self, names: Iterable[bytes]) -> None:
         """The fetch is over, with or without success."""
-        for name in names:
-            self.fetching.pop(name, None)
+        self.fetching.difference_update(names)
 
     def last(self, name: bytes) -> CounterValue | None:
         """Return the value from the last snapshot, whatever its age, if there is a valid one."""
@@ -133,31 +139,27 @@ class Reads:
     def value(self, name: bytes, snapshot: Snapshot) -> CounterValue:
         """Return the snapshot's value, merged with what this process counted."""
         writer = self.writer
-        if writer.buffer:
+        if self.ones or self.amounts or writer.unplaced:
             writer.drain()
         if snapshot.epoch == writer.epoch and snapshot.value is not None:
             return snapshot.value
-        value, pending = snapshot.foreign, 0
+        value, pending = snapshot.counted, 0
         if writer.keys is None:
-            value += writer.early[0].get(name, 0) - writer.early[1].get(name, 0)
-            pending = value - snapshot.foreign
+            pending = writer.early[0].get(name, 0) - writer.early[1].get(name, 0)
+            value += pending
         else:
-            for own in snapshot.own.values():
-                value += _sum(own)
-            for shard in range(writer.shards.of(name)):
-                bucket, key = writer.keys.shard_key(name, shard)
-                own = snapshot.own.get(key, {})
-                for actor in writer.own(bucket):
-                    for table, suffix, sign in ((actor.tables[0], b"+", 1), (actor.tables[1], b"-", -1)):
-                        total = table.total.get(key)
-                        if total is None:
-                            continue
-                        pending += sign * (total - table.acknowledged.get(key, 0))
-                        slot = own.get(actor.id + suffix)
-                        if slot is None:  # deleted or folded, as far as it was acknowledged before we looked
-                            slot = min(total, snapshot.acknowledged.get((key, actor.owner, table.kind), 0))
-                        if total > slot:
-                            value += sign * (total - slot)
+            places = snapshot.places
+            if (not writer.shards.single and len(places) != writer.shards.of(name)) or not places:
+                places = [writer.keys.shard_key(name, shard) for shard in range(writer.shards.of(name))]
+            for bucket, key in places:
+                for actor in writer.buckets[bucket].actors:
+                    plus, minus, _ = actor.tables
+                    if key in plus.total:
+                        more, waiting = _not_in(snapshot, actor.owner, plus, key)
+                        value, pending = value + more, pending + waiting
+                    if key in minus.total:
+                        more, waiting = _not_in(snapshot, actor.owner, minus, key)
+                        value, pending = value - more, pending - waiting
         snapshot.value = CounterValue(value, snapshot.as_of, pending)
         snapshot.epoch = writer.epoch
         return snapshot.value
@@ -171,20 +173,29 @@ class Reads:
         not later than the others; where it tells of more, the new ones are read too.
         """
         writer = self.writer
-        for name in names:
-            now, age = self.clock(), writer.settings.max_age
-            # Up to a tenth less, by chance, so that processes do not refresh in step.
-            found[name] = Snapshot(now, self.wall(), now + age * (1 - 0.1 * self.chance()))
+        writer.drain()
+        taken, as_of = self.clock(), self.wall()
+        # Up to a tenth less, by chance, so that processes do not refresh in step.
+        fresh_until = taken + writer.settings.max_age * (1 - 0.1 * self.chance())
         if writer.keys is None:
             (raw,) = yield [look_up_namespace(writer.settings)]
             self.settle(raw)
-        want: list[tuple[bytes, int]] = []
-        if writer.keys is not None:  # else nothing has ever been counted
-            want = [(name, shard) for name in found for shard in range(writer.shards.of(name))]
+        want: list[tuple[bytes, Snapshot, int]] = []
+        for name in names:
+            snapshot = found[name] = Snapshot(taken, as_of, fresh_until)
+            want.append((name, snapshot, 0))
+            if not writer.shards.single:
+                want.extend((name, snapshot, shard) for shard in range(1, writer.shards.of(name)))
+        # Without the namespace's record nothing was ever counted, or the record was lost: then it was like this.
+        keys = writer.keys or KeySpace(writer.settings.namespace, writer.settings.buckets)
         while want:
-            want = yield from self._fetch_shards(want, found)
+            want = yield from self._fetch_shards(want, keys)
+        cache = self.cache
         for name, snapshot in found.items():
-            self._keep(name, snapshot)
+            cache.pop(name, None)
+            cache[name] = snapshot
+        while len(cache) > MOST_CACHED:
+            del cache[next(iter(cache))]
         self.snapshots += len(found)
 
     def settle(self, raw: object) -> bool:
@@ -196,56 +207,60 @@ class Reads:
         return True
 
     def _fetch_shards(
-        self, want: list[tuple[bytes, int]], found: dict[bytes, Snapshot]
-    ) -> Generator[list[Command], list[object], list[tuple[bytes, int]]]:
-        writer = self.writer
-        assert writer.keys is not None
-        placed = [(name, shard, *writer.keys.shard_key(name, shard)) for name, shard in want]
-        for name, _shard, bucket, key in placed:
-            for actor in writer.own(bucket):
-                for table in actor.tables[:2]:
-                    acknowledged = table.acknowledged.get(key)
-                    if acknowledged:
-                        found[name].acknowledged[key, actor.owner, table.kind] = acknowledged
-        keys = [key for _name, _shard, _bucket, key in placed]
-        if len(keys) == 1:
-            maps = yield [hgetall(keys[0])]
+        self, want: list[tuple[bytes, Snapshot, int]], keys: KeySpace
+    ) -> Generator[list[Command], list[object], list[tuple[bytes, Snapshot, int]]]:
+        own = self.writer.own
+        asked: list[bytes] = []
+        for name, snapshot, shard in want:
+            bucket, key = place = keys.shard_key(name, shard)
+            asked.append(key)
+            snapshot.places.append(place)
+            for actor in own(bucket):
+                plus, minus, _ = actor.tables
+                if key in plus.acknowledged:
+                    snapshot.acknowledged[key, actor.owner, Kind.PLUS] = plus.acknowledged[key]
+                if key in minus.acknowledged:
+                    snapshot.acknowledged[key, actor.owner, Kind.MINUS] = minus.acknowledged[key]
+        if len(asked) == 1:
+            maps = yield [hgetall(asked[0])]
         else:
             commands = [
-                Command(Script.SLOTS_READ, keys[start : start + MOST_KEYS]) for start in range(0, len(keys), MOST_KEYS)
+                Command(Script.SLOTS_READ, asked[start : start + MOST_KEYS])
+                for start in range(0, len(asked), MOST_KEYS)
             ]
             maps = [text for texts in (yield commands) for text in _list(texts)]
-        more: list[tuple[bytes, int]] = []
-        for (name, shard, bucket, key), raw in zip(placed, maps, strict=True):
-            own = [actor.id for actor in writer.own(bucket) if actor.id]
+        more: list[tuple[bytes, Snapshot, int]] = []
+        for (name, snapshot, shard), key, raw in zip(want, asked, maps, strict=True):
             try:
-                counted = tally(fields_of(raw, name), own)
+                fields = raw if isinstance(raw, dict) else fields_of(raw, name)
+                counted, _own, shards = tally(fields)
             except ValueError as error:
                 raise WrongType(f"counter {name_shown(name)!r}: {error}", counter=name) from None
-            found[name].foreign += counted.foreign
-            if counted.own:
-                found[name].own[key] = counted.own
-            known = writer.shards.of(name)
-            if shard == 0 and counted.shards > known:
-                writer.shards.learn(name, counted.shards)
-                more.extend((name, extra) for extra in range(known, counted.shards))
+            snapshot.counted += counted
+            # Looked for now, not when it was asked: an own slot may have come into being meanwhile.
+            for actor in own(snapshot.places[shard][0]):
+                if not actor.id:  # not opened yet: Redis has nothing of it
+                    continue
+                plus, minus, _ = actor.tables
+                if key in plus.total and (slot := fields.get(actor.id + b"+")) is not None:
+                    snapshot.own[key, actor.owner, Kind.PLUS] = int(slot)
+                if key in minus.total and (slot := fields.get(actor.id + b"-")) is not None:
+                    snapshot.own[key, actor.owner, Kind.MINUS] = int(slot)
+            if shards > 1 and shard == 0:
+                known = self.writer.shards.of(name)
+                if shards > known:
+                    self.writer.shards.learn(name, shards)
+                    more.extend((name, snapshot, extra) for extra in range(known, shards))
         return more
 
-    def _keep(self, name: bytes, snapshot: Snapshot) -> None:
-        cache = self.cache
-        cache.pop(name, None)
-        cache[name] = snapshot
-        while len(cache) > MOST_CACHED:
-            del cache[next(iter(cache))]
 
-
-def _sum(own: dict[bytes, int]) -> int:
-    """Return what own fields count: slots less their floors, signed."""
-    value = 0
-    for name, count in own.items():
-        sign = 1 if name.endswith(b"+") else -1
-        value += -sign * count if name.startswith(b"~") else sign * count
-    return value
+def _not_in(snapshot: Snapshot, owner: bytes, table: Table, key: bytes) -> tuple[int, int]:
+    """Return what the snapshot lacks of an own slot, and what of the slot is not acknowledged."""
+    total = table.total[key]
+    slot = snapshot.own.get((key, owner, table.kind))
+    if slot is None:  # deleted or folded, as far as it was acknowledged before we looked
+        slot = snapshot.acknowledged.get((key, owner, table.kind), 0)
+    return max(0, total - slot), total - table.acknowledged.get(key, 0)
 
 
 def _list(raw: object) -> list[object]:
@@ -258,7 +273,10 @@ def _list(raw: object) -> list[object]:
 
 def fields_of(raw: object, name: bytes) -> dict[bytes, bytes]:
     """Return the fields of a hash, from a map (RESP3), a flat list (RESP2) or the text of slots_read."""
-    if isinstance(raw, bytes) and raw.startswith(b"!"):
+    if isinstance(raw, bytes):
+        if not raw.startswith(b"!"):
+            texts = raw.split(b" ")
+            return dict(zip(texts[::2], texts[1::2]))  # noqa: B905 - an empty text is one part, and no field
         raw = ErrorReply(raw[1:].decode("utf-8", "replace"))
     if isinstance(raw, ErrorReply):
         if raw.code == "WRONGTYPE":
@@ -266,10 +284,6 @@ def fields_of(raw: object, name: bytes) -> dict[bytes, bytes]:
         raise error_for(raw, None)
     if isinstance(raw, dict):
         return raw
-    if isinstance(raw, bytes):
-        parts: list[bytes] = raw.split(b" ") if raw else []
-    elif isinstance(raw, list):
-        parts = raw
-    else:
+    if not isinstance(raw, list):
         raise BadReply(f"expected a map, got {type(raw).__name__}")
-    return dict(zip(parts[::2], parts[1::2], strict=True))
+    return dict(zip(raw[::2], raw[1::2], strict=True))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from redis_counters.crdt.slotmap import INT64_MAX
-from redis_counters.errors import CounterError, NotPermitted, Overflow, Refused, Unavailable, WrongType
+from redis_counters.errors import CounterError, NotPermitted, Overflow, Refused, SchemaMismatch, Unavailable, WrongType
 from redis_counters.protocol.actor import Actor, Phase
 from redis_counters.protocol.buffer import Buffer
 from redis_counters.protocol.commands import CONTRACTS, Command, ErrorReply, Script
@@ -36,12 +36,13 @@ class Request:
 class Bucket:
     """The actors of this process in one bucket: the last gets new increments, earlier ones end."""
 
-    __slots__ = ("actors", "busy", "failed", "number", "rotated_taken", "window_start")
+    __slots__ = ("actors", "busy", "failed", "number", "rotated_taken", "turn", "window_start")
 
     def __init__(self, number: int, first: Actor, now: float) -> None:
         self.number = number
         self.actors = [first]
         self.busy = False  # one request in flight
+        self.turn = True
         self.failed = False  # sends nothing more in this round
         self.window_start = now
         self.rotated_taken = 0
@@ -59,9 +60,11 @@ class Writer:
         self.buffer = buffer
         self.mint = mint
         self.shards = settings.shards
-        self.place = _place(mint())
+        self.choice = _choice(mint())  # chooses the shard of every counter that this process writes to
         self.keys: KeySpace | None = None
         self.early: tuple[dict[bytes, int], dict[bytes, int]] = ({}, {})  # counted before the buckets are known
+        self.unplaced: dict[str | bytes, int] = {}  # taken from the buffer, not yet in the totals
+        self.batches = 0  # how often something was taken
         self.buckets: list[Bucket] = []
         self.tables: list[tuple[Table, Table, Table]] = []  # of the current actor of each bucket,
         self.halves: list[tuple[dict[bytes, int], dict[bytes, None]]] = []  # and of these the totals and dirty of PLUS
@@ -73,6 +76,7 @@ class Writer:
         self.dropped_at = float("-inf")  # when own state was last let go of: earlier snapshots may lack it
         self.accepted = self.flushed = self.flushes = 0
         self.uncertain = 0  # times that nobody could tell how far an actor got
+        self.doubtful = False  # a registry was lost: the namespace's record may be lost with it
         self.closing = False
         self.full = False  # as many names wait as are allowed to
         self._turn = 0
@@ -80,8 +84,17 @@ class Writer:
     # -- increments come in
 
     def settle(self, keys: KeySpace, now: float) -> None:
-        """The buckets are known: what was counted so far gets its places. Only the first time counts."""
+        """The buckets are known: what was counted so far gets its places.
+
+        Raises: SchemaMismatch if they are known already, and were others.
+        """
+        self.doubtful = False
         if self.keys is not None:
+            if keys.buckets != self.keys.buckets:
+                raise SchemaMismatch(
+                    f"namespace {keys.namespace.decode()!r} was lost and made anew with {keys.buckets} buckets, "
+                    f"this client counts in {self.keys.buckets}"
+                )
             return
         self.keys = keys
         self.buckets = [Bucket(b, self._new_actor(b, now), now) for b in range(keys.buckets)]
@@ -98,45 +111,59 @@ class Writer:
 
     def drain(self) -> None:
         """Everything that callers counted until now is in the totals. Cost: O(increments since the last time)."""
-        if not self.buffer:
-            return
-        if self.buffer.ones:
-            self._absorb_ones()
-            self.epoch += 1
+        while self.unplaced or self.buffer.ones:
+            self.place(len(self.unplaced))
+        self.drain_amounts()
+
+    def drain_amounts(self) -> None:
+        """As `drain`, of all but the increments by one."""
         if self.buffer.amounts:
+            self.epoch += 1  # before the buffer is emptied: see Reads.at_hand
             for name, amount in self.buffer.drain_amounts():
                 self.accepted += 1
                 raw = name.encode() if isinstance(name, str) else name
                 self._add(raw, abs(amount), Kind.PLUS if amount > 0 else Kind.MINUS)
-            self.epoch += 1
 
-    def tick(self) -> None:
-        """As `drain`, now and then; also sees whether the buffer is full. Cost: also O(buckets)."""
+    def absorb(self) -> None:
+        """As `drain`; also sees whether the buffer is full. Cost: also O(buckets)."""
         self.drain()
         self.full = self.waiting() >= self.settings.max_pending
 
-    def _absorb_ones(self) -> None:
-        counts = self.buffer.drain_ones()
-        keys = self.keys
+    def absorb_some(self) -> None:
+        """As `absorb`, of one chunk's worth of names, so that sending need not wait until all have their places."""
+        self.drain_amounts()
+        self.place(self.settings.max_batch)
+        self.full = self.waiting() >= self.settings.max_pending
+
+    def place(self, limit: int) -> None:
+        """Up to ``limit`` names of the increments by one are in the totals; the next batch begins when one is done."""
+        unplaced = self.unplaced
+        if not unplaced and not self.buffer.ones:
+            return
+        self.epoch += 1  # before the buffer is emptied: see Reads.at_hand
+        if not unplaced:
+            unplaced = self.unplaced = self.buffer.drain_ones()
+            self.batches += 1
+            limit = limit or len(unplaced)
+            self.accepted += sum(unplaced.values())
+        keys, pop = self.keys, unplaced.popitem
         if keys is None or not self.shards.single:
-            for name, count in counts.items():
-                self.accepted += count
+            for _ in range(min(limit, len(unplaced))):
+                name, count = pop()
                 self._add(name.encode() if isinstance(name, str) else name, count, Kind.PLUS)
             return
         # The common case, spelled out: it is a third of the client's cost of a flush of distinct names.
-        buckets, prefixes = keys.buckets, keys.shard0
-        halves = self.halves
-        limit = INT64_MAX
-        self.accepted += sum(counts.values())
-        for name, count in counts.items():
+        buckets, prefixes, halves, most = keys.buckets, keys.shard0, self.halves, INT64_MAX
+        for _ in range(min(limit, len(unplaced))):
+            name, count = pop()
             if name.__class__ is str:
-                name = name.encode()  # noqa: PLW2901
+                name = name.encode()
             bucket = crc32(name) % buckets  # type: ignore[arg-type]  # bytes by now
             key = prefixes[bucket] + name  # type: ignore[operator]  # bytes by now
             total, dirty = halves[bucket]
             if key in total:
                 after = total[key] + count
-                if after > limit:
+                if after > most:
                     self._overflow(key, count)
                     continue
                 total[key] = after
@@ -155,7 +182,7 @@ class Writer:
                 early[name] = after
             return
         shards = self.shards.of(name)
-        shard = self.place % shards
+        shard = self.choice % shards
         bucket, key = keys.shard_key(name, shard)
         if shard:
             self._publish(name, shards, bucket, key)
@@ -173,7 +200,7 @@ class Writer:
         """True if the name waits to be acknowledged."""
         if self.keys is None:
             return name in self.early[0] or name in self.early[1]
-        bucket, key = self.keys.shard_key(name, self.place % self.shards.of(name))
+        bucket, key = self.keys.shard_key(name, self.choice % self.shards.of(name))
         return any(table.total.get(key, 0) > table.acknowledged.get(key, 0) for table in self.tables[bucket][:2])
 
     def room(self, name: bytes, sign: int) -> int:
@@ -181,7 +208,7 @@ class Writer:
         kind = Kind.PLUS if sign > 0 else Kind.MINUS
         if self.keys is None:
             return INT64_MAX - self.early[kind].get(name, 0)
-        bucket, key = self.keys.shard_key(name, self.place % self.shards.of(name))
+        bucket, key = self.keys.shard_key(name, self.choice % self.shards.of(name))
         return INT64_MAX - self.tables[bucket][kind].total.get(key, 0)
 
     def _publish(self, name: bytes, shards: int, bucket: int, key: bytes) -> None:
@@ -242,7 +269,9 @@ class Writer:
             if bucket.busy or bucket.failed:
                 continue
             self._keep_house(bucket, now)
-            for actor in reversed(bucket.actors):
+            # The current actor and the ending ones take turns in being first, so that neither waits for ever.
+            bucket.turn = not bucket.turn
+            for actor in bucket.actors if bucket.turn else reversed(bucket.actors):
                 command = actor.request(self.settings.max_batch)
                 if command is not None:
                     bucket.busy = True
@@ -275,6 +304,7 @@ class Writer:
 
     def _answer(self, actor: Actor, reply: Reply, script: Script, now: float) -> None:
         chunk = actor.unknown
+        self.doubtful = self.doubtful or reply.word == "UNKNOWN"
         actor.answer(reply, now)
         if script is not Script.SLOTS_MERGE or chunk is None:
             return
@@ -398,7 +428,8 @@ class Writer:
     @property
     def clean(self) -> bool:
         """Nothing waits to be sent now."""
-        return not self.buffer and not any(self.early) and all(a.clean for a in self.actors())
+        waits = self.buffer or self.unplaced or any(self.early)
+        return not waits and all(a.clean for a in self.actors())
 
     @property
     def closed(self) -> bool:
@@ -423,7 +454,7 @@ class Writer:
 
     def waiting(self) -> int:
         """Return how many slots are not acknowledged. Cost: O(buckets)."""
-        count = len(self.early[0]) + len(self.early[1])
+        count = len(self.unplaced) + len(self.early[0]) + len(self.early[1])
         for actor in self.actors():
             count += len(actor.unknown) if actor.unknown else 0
             count += sum(len(t.dirty) + len(t.gated) + len(t.refused) for t in actor.tables)
@@ -431,6 +462,7 @@ class Writer:
 
     def pending(self) -> dict[str | bytes, int]:
         """Return the amount per name that is not acknowledged. Cost: O(names held)."""
+        self.drain()
         amounts: dict[bytes, int] = dict(self.early[0])
         for name, amount in self.early[1].items():
             amounts[name] = amounts.get(name, 0) - amount
@@ -473,19 +505,28 @@ class Goal:
         self.writer = writer
         self.gates: set[bytes] = set()
         self.positions: list[tuple[Actor, list[int]]] = []
+        # All of the buffer is in the next batch, if a batch is being placed; else in this one.
+        self.batch = writer.batches + bool(writer.buffer.ones)
         self.placed = False
-        self._mark()
+        if self._is_placed():
+            self._mark()
+
+    def _is_placed(self) -> bool:
+        writer = self.writer
+        return writer.keys is not None and (
+            writer.batches > self.batch or (writer.batches == self.batch and not writer.unplaced)
+        )
 
     def _mark(self) -> None:
         """The goal is what the writer holds now."""
-        self.placed = self.writer.keys is not None
+        self.placed = True
         self.gates = set(self.writer.gates)
         self.positions = [(actor, [t.end for t in actor.tables]) for actor in self.writer.actors()]
 
     def reached(self) -> bool:
         if not self.placed:  # no place was known for what was buffered
-            if self.writer.keys is None:
-                return not any(self.writer.early)
+            if not self._is_placed():
+                return False
             self._mark()
         while True:
             while self.positions and _passed(*self.positions[-1]):
@@ -509,7 +550,7 @@ def _passed(actor: Actor, positions: list[int]) -> bool:
     return all(t.has_passed(p) for t, p in zip(actor.tables, positions, strict=True))
 
 
-def _place(token: str) -> int:
+def _choice(token: str) -> int:
     """Return a number from the process's token: it chooses the process's shard of every counter."""
     return crc32(token.encode())
 
