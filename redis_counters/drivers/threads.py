@@ -31,11 +31,11 @@ from redis_counters.drivers.redis_py import BlockingLane, Client, ask, no_connec
 from redis_counters.errors import CounterError, Refused, Unavailable
 from redis_counters.protocol.commands import Command
 from redis_counters.protocol.core import Core
+from redis_counters.protocol.goal import Goal
 from redis_counters.protocol.pump import Send
 from redis_counters.protocol.reads import Snapshot
 from redis_counters.protocol.stats import Stats
 from redis_counters.protocol.values import CounterValue, Name
-from redis_counters.protocol.writer import Goal
 
 T = TypeVar("T")
 

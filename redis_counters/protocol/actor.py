@@ -82,7 +82,6 @@ class Actor:
         self.sent: dict[int, Chunk] = {}  # unanswered flushes and the latest answered ones
         self.remembered = 0  # slot values in `sent`
         self.last_acknowledged = opened
-        self.retiring = False  # gets no new increments; ends once it is clean
         self.unfolded: list[bytes] = []  # keys that folding has still to do
         self.folding: list[bytes] = []  # keys in the fold on its way
         self.known_applied: tuple[dict[bytes, int], dict[bytes, int]] | None = None

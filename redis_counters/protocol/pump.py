@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from redis_counters.errors import SchemaMismatch
 from redis_counters.protocol.commands import CONTRACTS, Command, ErrorReply, Script, hmget
 from redis_counters.protocol.keys import SCHEMA, KeySpace, meta_key
+from redis_counters.protocol.refusals import error_for
 from redis_counters.protocol.replies import Reply
 from redis_counters.protocol.settings import Settings
-from redis_counters.protocol.writer import Request, Writer, error_for
+from redis_counters.protocol.writer import Request, Writer
 
 WINDOW = 4  # commands on their way: more gains nothing, the server is never idle with these
 

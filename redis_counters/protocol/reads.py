@@ -16,10 +16,11 @@ from redis_counters.errors import WrongType
 from redis_counters.protocol.commands import Command, ErrorReply, Script, hgetall
 from redis_counters.protocol.keys import KeySpace
 from redis_counters.protocol.pump import look_up_namespace, settled_keys
+from redis_counters.protocol.refusals import error_for
 from redis_counters.protocol.replies import BadReply
 from redis_counters.protocol.slots import Kind, Table
 from redis_counters.protocol.values import CounterValue, name_shown
-from redis_counters.protocol.writer import Writer, error_for
+from redis_counters.protocol.writer import Writer
 
 MOST_CACHED = 10_000  # names; the oldest snapshots go first
 MOST_KEYS = 500  # shards that one script reads

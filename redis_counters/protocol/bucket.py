@@ -1,0 +1,110 @@
+"""The actors of this process in one bucket: one gets what is counted, earlier ones come to their end.
+
+Rotation bounds memory, here and in Redis, by what was touched lately: when most of what the current actor holds is
+idle, a new one takes over; the old one keeps its totals for the re-assert window, then it is closed and folded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from redis_counters.protocol.actor import Actor, Phase, Totals
+from redis_counters.protocol.settings import Settings
+from redis_counters.protocol.slots import Kind, Table
+
+
+class Bucket:
+    """Actors by age, the current one last."""
+
+    __slots__ = (
+        "actors",
+        "busy",
+        "failed",
+        "half",
+        "mint",
+        "number",
+        "registry",
+        "settings",
+        "tables",
+        "taken_before",
+        "turn",
+        "window_start",
+    )
+
+    def __init__(self, number: int, registry: bytes, settings: Settings, mint: Callable[[], str], now: float) -> None:
+        self.number = number
+        self.registry = registry
+        self.settings = settings
+        self.mint = mint
+        self.actors: list[Actor] = []
+        self.busy = False  # one request on its way
+        self.failed = False  # sends nothing more in this round
+        self.turn = True
+        self.window_start = now
+        self.taken_before = 0
+        self.begin(now)
+
+    @property
+    def current(self) -> Actor:
+        return self.actors[-1]
+
+    def begin(self, now: float) -> None:
+        """What is counted from now on goes to a new actor."""
+        actor = Actor(self.number, self.registry, self.mint, self.settings.display, now)
+        if self.actors:
+            for table, before in zip(actor.tables[:2], self.current.tables[:2], strict=True):
+                table.gated |= before.gated
+        self.actors.append(actor)
+        self.tables: tuple[Table, Table, Table] = actor.tables
+        self.half = (actor.tables[0].total, actor.tables[0].dirty)  # what an increment touches
+        self.window_start, self.taken_before = now, 0
+
+    def due(self, now: float) -> bool:
+        """True if the current actor should be looked at for rotation."""
+        if now - self.window_start < self.settings.reassert_window:
+            return False
+        old = now - self.current.opened >= self.settings.rotate_age
+        return old or self.current.slots >= self.settings.rotate_slots
+
+    def keep_house(self, now: float) -> None:
+        """Rotate if most slots of the current actor are idle; end the actors that have waited long enough."""
+        current, window = self.current, self.settings.reassert_window
+        if now - self.window_start >= window:
+            taken = sum(table.taken for table in current.tables)
+            # As many as were sent in the last window were touched, at the most: the others are idle.
+            idle = current.slots - (taken - self.taken_before)
+            old = now - current.opened >= self.settings.rotate_age
+            if idle > 0 and (old or (current.slots >= self.settings.rotate_slots and idle * 2 >= current.slots)):
+                self.begin(now)
+            else:
+                self.window_start, self.taken_before = now, taken
+        for actor in self.actors[:-1]:
+            if now - actor.last_acknowledged >= window:
+                actor.retire()
+
+    def close(self) -> None:
+        """Every actor ends as soon as all it holds is across; one that never opened has nothing to end."""
+        for actor in self.actors:
+            if actor is not self.current or actor.phase is not Phase.NEW:
+                actor.retire()
+
+    def drop(self, actor: Actor, now: float) -> None:
+        """The actor is done. A bucket that was closed begins anew, in case that counting goes on."""
+        self.actors.remove(actor)
+        if not self.actors:
+            self.begin(now)
+
+    def move_on(self, actor: Actor, rest: Totals, now: float) -> None:
+        """The actor was folded behind our back: what it did not get across is counted by the current one."""
+        if actor is self.current:
+            self.begin(now)
+        self.actors.remove(actor)
+        actor.successor = self.current
+        for table, totals in zip(self.tables, rest, strict=True):
+            for key, amount in totals.items():
+                if table.kind is Kind.SHARDS:
+                    table.total[key] = max(amount, table.total.get(key, 0))
+                    table.dirty[key] = None
+                else:
+                    table.add(key, amount)
+            table.must = table.end

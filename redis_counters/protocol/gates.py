@@ -1,0 +1,63 @@
+"""Shards other than 0 are used only after shard 0 says that they exist: readers go by that.
+
+The number of shards is a kind of slot of the actor in shard 0's bucket: it is sent, acknowledged, and told again after
+a fail-over like any total. Until it is acknowledged, what was counted for another shard waits at a gate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from redis_counters.protocol.bucket import Bucket
+from redis_counters.protocol.keys import KeySpace, name_of, shard_of
+from redis_counters.protocol.slots import Kind
+
+
+class Gates:
+    """What waits for the publication of a number of shards."""
+
+    def __init__(self, keys: KeySpace, buckets: Sequence[Bucket]) -> None:
+        self.keys = keys
+        self.buckets = buckets
+        self.waiting: dict[bytes, set[tuple[int, bytes]]] = {}  # shard 0's key -> (bucket, key) of what waits for it
+        self.again: set[bytes] = set()  # shard 0's keys that must tell of their shards again
+
+    def publish(self, name: bytes, shards: int, bucket: int, key: bytes) -> None:
+        """The shard may be used now, or its slots wait until it may be."""
+        bucket0, key0 = self.keys.shard_key(name, 0)
+        table0 = self.buckets[bucket0].tables[Kind.SHARDS]
+        if table0.acknowledged.get(key0, 0) >= shards:
+            return
+        if table0.total.get(key0, 0) < shards:
+            table0.total[key0] = shards
+            table0.dirty[key0] = None
+        self.waiting.setdefault(key0, set()).add((bucket, key))
+        for actor in self.buckets[bucket].actors:
+            for table in actor.tables[:2]:
+                if key in table.total or actor is self.buckets[bucket].current:
+                    table.gated.add(key)
+                    table.dirty.pop(key, None)
+
+    def publish_again(self, key: bytes) -> None:
+        """A shard was deleted by hand, so perhaps with it shard 0, which told of it."""
+        name = name_of(key)
+        bucket0, key0 = self.keys.shard_key(name, 0)
+        table0 = self.buckets[bucket0].tables[Kind.SHARDS]
+        table0.acknowledged.pop(key0, None)
+        table0.total[key0] = max(table0.total.get(key0, 0), shard_of(key) + 1)
+        table0.dirty[key0] = None
+        self.again.add(key0)
+
+    def open(self, key0: bytes, refused: str | None) -> None:
+        """The number of shards is published, or refused: what waited for that may go, or is refused too."""
+        self.again.discard(key0)
+        for bucket, key in self.waiting.pop(key0, ()):
+            for actor in self.buckets[bucket].actors:
+                for table in actor.tables[:2]:
+                    table.gated.discard(key)
+                    if table.total.get(key, 0) == table.acknowledged.get(key, 0):
+                        continue
+                    if refused is None:
+                        table.dirty[key] = None
+                    else:
+                        table.refused[key] = refused

@@ -1,0 +1,33 @@
+"""What an error of Redis means here: whose fault it is, and that nothing of the command was applied."""
+
+from __future__ import annotations
+
+from redis_counters.errors import CounterError, NotPermitted, Refused, Unavailable, WrongType
+from redis_counters.protocol.commands import ErrorReply, Script
+from redis_counters.protocol.keys import name_of
+from redis_counters.protocol.values import name_shown
+
+_PASSING = frozenset(
+    ("BUSY", "LOADING", "MASTERDOWN", "READONLY", "OOM", "MISCONF", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "MOVED")
+)
+# A command that is denied inside a script is told in words only, and by each kind of server in others.
+_DENIED = ("no permissions", "can't run this command", "ACL failure")
+
+
+def error_for(reply: ErrorReply, script: Script | None) -> CounterError:
+    """Return our error for an error of Redis to a whole command."""
+    what = script.value if script else "a read"
+    if reply.code == "NOPERM" or any(words in reply.text for words in _DENIED):
+        return NotPermitted(f"{what}: {reply.text}")
+    if reply.code in ("NOAUTH", "WRONGPASS"):
+        return NotPermitted(f"{what}: {reply.code} the connection is not authenticated")
+    if reply.code in _PASSING or "OOM" in reply.text:
+        return Unavailable(f"{what}: {reply.text}")
+    return Refused(f"{what}: {reply.text}")
+
+
+def refusal(key: bytes, text: str) -> Refused:
+    """Return the error for a counter that Redis refuses alone."""
+    name = name_of(key)
+    kind = WrongType if text.startswith("WRONGTYPE") else Refused
+    return kind(f"counter {name_shown(name)!r}: {text}", counter=name)
