@@ -6,17 +6,18 @@ KEYS   1 registry    hash
 ARGV   1 actor              as slots are named after it
        2 seq                number of this flush
        3 base               the highest number the owner saw acknowledged
-       4 fresh_plus         how many items of each kind follow, in this order
-       5 fresh_minus        fresh: nothing of it is acknowledged yet       value: total
-       6 known_plus
-       7 known_minus        known: a part of it is acknowledged            value: total
-       8 floored_plus
-       9 floored_minus      floored: its slot was reported missing         values: total, acknowledged
-       10 widened           widened: shard 0 of a counter, told its K      value: shards
-       11.. values
+       4 exact              1: on top of that very flush or not at all; 0: on top of a later one of the owner's too
+       5 fresh_plus         how many items of each kind follow, in this order
+       6 fresh_minus        fresh: nothing of it is acknowledged yet       value: total
+       7 known_plus
+       8 known_minus        known: a part of it is acknowledged            value: total
+       9 floored_plus
+       10 floored_minus     floored: its slot was reported missing         values: total, acknowledged
+       11 widened           widened: shard 0 of a counter, told its K      value: shards
+       12.. values
 REPLY  OK seq [index error]...   applied; the items listed (from 1) were refused by Redis, each alone
        STALE seq                 nothing written: not above the recorded number, a late copy
-       REGRESS seq               nothing written: acknowledged flushes are missing, a fail-over lost them
+       REGRESS seq               nothing written: not on top of `base`; acknowledged flushes were lost by a fail-over
        CLOSED seq                nothing written: the actor was closed
        UNKNOWN                   nothing written: no such actor, or its record is unreadable
        MISSING index...          nothing written: these known items have no slot, somebody deleted it
@@ -27,17 +28,17 @@ local registry, actor = KEYS[1], ARGV[1]
 local function whole(text)
   return string.find(text, '^%d+$') and tonumber(text)
 end
-local seq, base = whole(ARGV[2]), whole(ARGV[3])
+local seq, base, exact = whole(ARGV[2]), whole(ARGV[3]), ARGV[4]
 local counts, items, values = {}, 0, 0
 for kind = 1, 7 do
-  local count = whole(ARGV[3 + kind])
+  local count = whole(ARGV[4 + kind])
   if not count then return redis.error_reply('BADARG slots_merge: count ' .. kind .. ' is no number') end
   counts[kind] = count
   items = items + count
   values = values + count
 end
 values = values + counts[5] + counts[6]
-if not seq or not base or #KEYS ~= items + 1 or #ARGV ~= values + 10 then
+if not seq or not base or (exact ~= '0' and exact ~= '1') or #KEYS ~= items + 1 or #ARGV ~= values + 11 then
   return redis.error_reply('BADARG slots_merge: ' .. #KEYS .. ' keys, ' .. #ARGV .. ' arguments do not fit the counts')
 end
 
@@ -46,7 +47,7 @@ local state, recorded, rest = string.match(record or '', '^(%a) (%d+) %d+ (.*)$'
 if not state then return {'UNKNOWN'} end
 recorded = tonumber(recorded)
 if state ~= 'o' then return {'CLOSED', recorded} end
-if recorded < base then return {'REGRESS', recorded} end
+if recorded < base or (exact == '1' and recorded ~= base) then return {'REGRESS', recorded} end
 if seq <= recorded then return {'STALE', recorded} end
 
 local call, pcall = redis.call, redis.pcall
@@ -92,7 +93,7 @@ for first = 1, first_known - 1, GROUP do
   local last = math.min(first + GROUP, first_known) - 1
   local there = call('EXISTS', unpack(KEYS, first + 1, last + 1))
   for i = first, last do
-    local key, total = KEYS[i + 1], ARGV[i + 10]
+    local key, total = KEYS[i + 1], ARGV[i + 11]
     field = i > counts[1] and minus or plus
     if there == 0 then
       call('HSET', key, field, total, 'd', dot)
@@ -112,14 +113,14 @@ end
 field = plus
 for i = first_known, last_known do
   if i == turn then field = minus end
-  local old, total = olds[i], ARGV[i + 10]
+  local old, total = olds[i], ARGV[i + 11]
   if type(old) == 'table' then
     refuse(i, old)
   elseif less(old, total) then
     call('HSET', KEYS[i + 1], field, total)
   end
 end
-local v = last_known + 11
+local v = last_known + 12
 field = plus
 local floored = last_known + counts[5] + counts[6]
 for i = last_known + 1, floored do

@@ -85,6 +85,7 @@ class Actor:
         self.unfolded: list[bytes] = []  # keys that folding has still to do
         self.folding: list[bytes] = []  # keys in the fold on its way
         self.known_applied: tuple[dict[bytes, int], dict[bytes, int]] | None = None
+        self.exact = False  # the next flush must rest on `base` itself: late copies may still move the record on
         self.blurred = False  # what Redis held as of `base` is not known exactly
         self.uncertain = False  # nobody can tell whether all of it is there
         self.successor: Actor | None = None
@@ -166,7 +167,7 @@ class Actor:
                 fresh = len(keys) - len(known)
         values = [total[k] for k in keys]
         self._remember(Chunk(self.seq, self.base, (dict(zip(keys, values)), {}, {}), None))  # noqa: B905 - strict= costs time here
-        head = (self.id, self.seq, self.base, fresh, 0, len(keys) - fresh, 0, 0, 0, 0)
+        head = (self.id, self.seq, self.base, int(self.exact), fresh, 0, len(keys) - fresh, 0, 0, 0, 0)
         return Command(Script.SLOTS_MERGE, (self.registry, *keys), (*head, *values))
 
     def _flush_any(self, totals: Totals) -> Command:
@@ -192,7 +193,7 @@ class Actor:
         group(Kind.SHARDS, lambda _key, _table: True)
         self._remember(Chunk(self.seq, self.base, totals, items))
         keys = (self.registry, *(key for _, key in items))
-        return Command(Script.SLOTS_MERGE, keys, (self.id, self.seq, self.base, *counts, *values))
+        return Command(Script.SLOTS_MERGE, keys, (self.id, self.seq, self.base, int(self.exact), *counts, *values))
 
     def _remember(self, chunk: Chunk) -> None:
         self.unknown = chunk
@@ -240,7 +241,8 @@ class Actor:
         """Acknowledged flushes are missing (a fail-over): everything is told again."""
         self.known_applied, exact = self._applied_as_of(recorded)
         self.blurred = not exact
-        self.base = recorded
+        self.base, self.exact = recorded, True
+        self.seq = max(self.seq, recorded)
         for table in self.tables:
             table.forget()
 
@@ -249,7 +251,7 @@ class Actor:
         assert chunk is not None
         if reply.word == "OK":
             self._acknowledge(chunk, reply)
-            self.base = max(self.base, reply.number(0))
+            self.base, self.exact = max(self.base, reply.number(0)), False
             self.last_acknowledged = now
         elif reply.word == "STALE":
             self.seq = max(self.seq, reply.number(0))
@@ -297,9 +299,10 @@ class Actor:
     def _applied_as_of(self, seq: int) -> tuple[tuple[dict[bytes, int], dict[bytes, int]], bool]:
         """Return the totals that Redis held when it had recorded ``seq``, and whether that is exact.
 
-        A flush is applied on top of a state not older than its base, and carries again all that was unanswered since
-        then. So its state is that of its base with its own totals on top; flushes that a fail-over took back are not
-        on this chain, though their numbers are lower.
+        A flush is applied on top of its base, or of a later flush that was unanswered when it was sent, whose names it
+        carries again. So its state is that of its base with its own totals on top; flushes that a fail-over took back
+        are not on this chain, though their numbers are lower. Late copies of those may move the record on again: so
+        the first flush after a fail-over is exact, which tells of any that did.
         """
         old, old_complete = self._chain(self.base)
         new, new_complete = self._chain(seq)

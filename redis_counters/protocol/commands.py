@@ -49,6 +49,7 @@ CONTRACTS: dict[Script, Contract] = {
             "actor",
             "seq",
             "base",
+            "exact",
             "fresh_plus",
             "fresh_minus",
             "known_plus",

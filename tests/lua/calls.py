@@ -83,6 +83,7 @@ class Bucket:
         seq: int,
         base: int = 0,
         *,
+        exact: bool = False,
         fresh_plus: Items = (),
         fresh_minus: Items = (),
         known_plus: Items = (),
@@ -106,7 +107,7 @@ class Bucket:
             for name, *told in group:
                 keys.append(name)
                 values.extend(told)
-        return self.call(Script.SLOTS_MERGE, keys, [actor, seq, base, *map(len, groups), *values])
+        return self.call(Script.SLOTS_MERGE, keys, [actor, seq, base, int(exact), *map(len, groups), *values])
 
     def close(self, actor: bytes, base: int = 0) -> Answer:
         return self.call(Script.ACTOR_CLOSE, [REGISTRY], [actor, base])

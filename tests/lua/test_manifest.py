@@ -32,7 +32,7 @@ NUMBERS: dict[Script, dict[str, str]] = {
         "text": "inside `whole`",
         "ARGV[2]": "seq, a number of a flush",
         "ARGV[3]": "base, a number of a flush",
-        "ARGV[3 + kind]": "how many items there are of a kind",
+        "ARGV[4 + kind]": "how many items there are of a kind",
         "recorded": "a number of a flush",
         "call('HGET', registry, 'n')": "numbers of actors and dots count up from 1",
     },

@@ -231,3 +231,15 @@ def test_a_widened_key_that_was_not_there_has_a_dot(bucket: Bucket) -> None:
     actor = bucket.actor()
     bucket.merge(actor, 1, widened=[(A, 8)])
     assert bucket.fields(A) == {b"k": b"8", b"d": GENERATION + b".2"}
+
+
+def test_an_exact_flush_rests_on_its_base_alone(bucket: Bucket) -> None:
+    """After a fail-over a late copy may move the record on: then nothing is written, and the owner learns of it."""
+    actor = bucket.actor()
+    bucket.merge(actor, 1, fresh_plus=[(A, 1)])
+    bucket.merge(actor, 4, 1, fresh_plus=[(B, 1)])
+    before = bucket.everything()
+    assert bucket.merge(actor, 7, 1, exact=True, known_plus=[(A, 5)]) == ("REGRESS", 4)
+    assert bucket.merge(actor, 7, 5, exact=True, known_plus=[(A, 5)]) == ("REGRESS", 4)
+    assert bucket.everything() == before
+    assert bucket.merge(actor, 7, 4, exact=True, known_plus=[(A, 5)]) == ("OK", 7)
