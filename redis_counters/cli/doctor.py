@@ -149,10 +149,14 @@ def replication(info: Facts, config: Facts) -> Finding:
 
 def permissions(trials: Iterable[Trial]) -> list[Finding]:
     """Whether the user of the connection may do all that is needed; one finding if so, else one per command."""
-    trials = list({trial.command: trial for trial in reversed(list(trials))}.values())[::-1]
-    found = []
-    untried = [trial.command for trial in trials if trial.error is None]
+    told: dict[str, Trial] = {}  # of a command tried more than once, the worst; to have tried it says more than not
     for trial in trials:
+        known = told.get(trial.command)
+        if known is None or known.error is None or (trial.error and not known.error):
+            told[trial.command] = trial
+    found = []
+    untried = [trial.command for trial in told.values() if trial.error is None]
+    for trial in told.values():
         check = f"permission {trial.command}"
         if trial.denied_key:
             found.append(
@@ -170,7 +174,7 @@ def permissions(trials: Iterable[Trial]) -> list[Finding]:
         found.append(Finding("permissions", Level.WARNING, f"could not be tried: {', '.join(untried)}", advice))
     if found:
         return found
-    return [Finding("permissions", Level.OK, f"{len(trials)} commands tried, all allowed")]
+    return [Finding("permissions", Level.OK, f"{len(told)} commands tried, all allowed")]
 
 
 def optional_permissions(trials: Iterable[Trial]) -> list[Finding]:
@@ -213,7 +217,7 @@ def connection(options: Facts) -> Finding:
 
 
 def _rule(command: str) -> str:
-    return "+" + command.lower().replace(" ", "|")
+    return "+" + command.lower().split()[0]
 
 
 def _numbers(version: str) -> tuple[int, ...]:

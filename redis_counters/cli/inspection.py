@@ -11,10 +11,8 @@ import typer
 from redis_counters.cli import options, output
 from redis_counters.cli.session import session
 from redis_counters.crdt.slotmap import Half
-from redis_counters.errors import CounterError, Refused
 
 if TYPE_CHECKING:
-    from redis_counters import Counters
     from redis_counters.protocol.core import Inspection, ShardView
 
 COLUMNS = ["shard", "bucket", "dot", "entry", "sign", "total", "floor", "counts", "state", "writer", "last seen"]
@@ -33,7 +31,7 @@ def inspect(
     from decrements. 'base' holds what actors that ended had counted; 'last seen' is the server's clock, epoch seconds.
     """
     with session(url, namespace) as counters:
-        found = _inspect(counters, output.to_bytes(name))
+        found = counters.inspect(output.to_bytes(name))
     if as_json:
         output.print_json(_as_json(name, found))
         return
@@ -41,15 +39,6 @@ def inspect(
     output.print_lines([f"{output.printable(os.fsencode(name))}: {found.value} in {shards}".encode()])
     rows = [row for part in found.parts for row in _rows(part, found)]
     output.print_table("", COLUMNS, rows, numbers=NUMBERS)
-
-
-def _inspect(counters: Counters, name: bytes) -> Inspection:
-    try:
-        return counters.inspect(name)
-    except CounterError:
-        raise
-    except ValueError as error:  # a field that holds something else than a count
-        raise Refused(f"counter {output.printable(name)}: {error}", counter=name) from error
 
 
 def _halves(part: ShardView) -> list[tuple[str, Half]]:

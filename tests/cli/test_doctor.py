@@ -13,7 +13,9 @@ import redis
 
 from redis_counters.cli import doctor as judge
 from redis_counters.cli.doctor import Facts, Finding, Level, Trial
-from redis_counters.cli.examine import INSIDE, TRY_COMMANDS, examine
+from redis_counters.cli.examine import INSIDE, TRY_COMMANDS, examine, try_commands
+from redis_counters.drivers.redis_py import words
+from redis_counters.protocol.commands import Command, Script, hgetall, hmget
 from tests.cli.commands import run
 from tests.servers import RealServer
 
@@ -129,6 +131,15 @@ def test_permissions() -> None:
     assert "HSET, HDEL" in found[3].found
 
 
+def test_a_command_tried_twice() -> None:
+    """Of two trials of a command the one that failed counts, and one that could not be made does not."""
+    denied = Trial("HGET", "NOPERM User u has no permissions to run the 'hget' command")
+    for trials in ([denied, Trial("HGET", "")], [Trial("HGET", ""), denied], [Trial("HGET", None), denied]):
+        assert [finding.check for finding in judge.permissions(trials)] == ["permission HGET"]
+    (finding,) = judge.permissions([Trial("HGET", None), Trial("HGET", "")])
+    assert (finding.level, finding.found) == (OK, "1 commands tried, all allowed")
+
+
 @pytest.mark.parametrize(
     ("facts", "level", "part"),
     [
@@ -152,6 +163,23 @@ def test_every_command_of_the_scripts_is_tried() -> None:
     called = {name for path in LUA.glob("*.lua") for name in re.findall(pattern, path.read_text())}
     assert called
     assert called <= set(re.findall(pattern, TRY_COMMANDS)) == set(INSIDE)
+
+
+def test_what_the_library_sends_is_tried() -> None:
+    """The commands sent are those of the library: scripts by hash and by text, and two plain ones that read."""
+    script = Command(Script.SLOTS_READ, (b"key",))
+    by_library = [words(script), words(script, text=True), words(hgetall(b"key")), words(hmget(b"key", (b"f",)))]
+    sent: list[str] = []
+
+    class Recorder:
+        def execute_command(self, command: str, *_arguments: object) -> list[bytes]:
+            sent.append(command)
+            return []
+
+    recorder: Any = Recorder()
+    tried = {trial.command for trial in try_commands(recorder, b"rc")}
+    assert {command[0].decode() for command in by_library} == set(sent)
+    assert tried == {*sent, *INSIDE}
 
 
 def levels(findings: list[Finding]) -> dict[str, Level]:
@@ -190,7 +218,7 @@ def user(server: RealServer) -> Iterator[redis.Redis]:
     acl(server, "DELUSER", "u")
 
 
-@pytest.mark.parametrize("command", [*INSIDE, "EVALSHA"])
+@pytest.mark.parametrize("command", [*INSIDE, "EVALSHA", "EVAL"])
 def test_a_missing_permission_is_named(server: RealServer, user: redis.Redis, command: str) -> None:
     """Without one command exactly that one is a problem, told as such, and nothing stays behind."""
     acl(server, "SETUSER", "u", f"-{command.lower()}")
@@ -199,14 +227,24 @@ def test_a_missing_permission_is_named(server: RealServer, user: redis.Redis, co
     assert server.client().dbsize() == 0
 
 
-def test_script_load_is_missing(server: RealServer, user: redis.Redis) -> None:
-    """Without SCRIPT all the rest is tried nevertheless."""
+@pytest.mark.parametrize("command", ["EVALSHA", "EVAL"])
+def test_a_script_that_the_server_does_not_know(server: RealServer, user: redis.Redis, command: str) -> None:
+    """Without EVAL it cannot be loaded, and what it calls is not tried. Without EVALSHA it runs by EVAL."""
+    server.client().script_flush()
+    acl(server, "SETUSER", "u", f"-{command.lower()}")
+    found = {finding.check: finding for finding in examine(user) if finding.check.startswith("permission")}
+    assert found.pop(f"permission {command}").advice.endswith(f" +{command.lower()}")
+    untried = {check: finding.found for check, finding in found.items()}
+    plain = {"HGETALL", "HMGET"}  # tried outside of scripts too
+    names = ", ".join(name for name in INSIDE if name not in plain)
+    assert untried == ({"permissions": f"could not be tried: {names}"} if command == "EVAL" else {})
+
+
+def test_no_right_is_wanted_that_the_library_does_not_use(server: RealServer, user: redis.Redis) -> None:
+    """SCRIPT is not tried: a script that the server does not know comes with EVAL."""
     server.client().script_flush()
     acl(server, "SETUSER", "u", "-script")
-    found = levels(examine(user))
-    assert {check: level for check, level in found.items() if check.startswith("permission")} == {
-        "permission SCRIPT LOAD": PROBLEM
-    }
+    assert PROBLEM not in levels(examine(user)).values()
 
 
 @pytest.mark.parametrize(
