@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from redis_counters.errors import BufferFull, CounterError, Overflow, Unavailable, UsageError
+from redis_counters.errors import BufferFull, CounterError, Overflow, Refused, Unavailable, UsageError
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.values import Name
 
@@ -58,16 +58,16 @@ def settle_flush(core: Core, reached: bool, limit: float) -> None:
         raise first
 
 
-def settle_close(core: Core, limit: float) -> None:
+def settle_close(core: Core, limit: float, refusal: Refused | None) -> None:
     """Raise what close() has to raise after its time, or nothing; what is lost is logged, a line per counter."""
     refusals = core.writer.refusals()
     if not core.writer.clean:
         error = unavailable(core, f"closed before all was applied, after {limit:g} s", kept="not sent any more")
         for name, amount in error.pending.items():
             log.error("counter %r: %d not applied when closed", name, amount)
-        raise error
-    for refusal in refusals:
-        log.error("not applied when closed: %s", refusal)
+        raise refusal or error
+    for each in refusals:
+        log.error("not applied when closed: %s", each)
     if refusals:
         raise refusals[0]
 
@@ -83,5 +83,5 @@ def buffer_full(core: Core, name: Name) -> BufferFull:
     )
 
 
-def closed(name: Name) -> UsageError:
-    return UsageError(f"this client is closed; counter {name!r} was not counted")
+def closed(name: Name | None = None) -> UsageError:
+    return UsageError("this client is closed" + ("" if name is None else f"; counter {name!r} was not counted"))

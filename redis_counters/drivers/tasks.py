@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from redis_counters.drivers.pacing import (
     FLUSH_TIMEOUT,
     IDLE_POLL,
+    MOST_PAUSE,
     REST,
     buffer_full,
     closed,
@@ -50,6 +51,7 @@ class TaskRunner:
         self.core = core
         self.client = client
         self.retrying = AsyncRetrying(sleep=self._pause, **retry_options(core))
+        self.stopped = False
         self._reset()
         _runners.add(self)
 
@@ -60,7 +62,6 @@ class TaskRunner:
         self.progress = asyncio.Event()  # set and replaced whenever a round has made progress, or has failed
         self.rounding = asyncio.Lock()  # one round at a time
         self.task: asyncio.Task[None] | None = None
-        self.stopped = False
         self.rounds = 0
         self.refusal: Refused | None = None
 
@@ -98,17 +99,24 @@ class TaskRunner:
         self.task = loop.create_task(self._run(), name="redis-counters")
 
     async def _run(self) -> None:
-        settings = self.core.settings
         while not self.stopped:
-            if self.core.writer.clean:
-                await _wait(self.awake, IDLE_POLL)
-            self.awake.clear()
-            if self._nothing_to_do():
-                continue
-            if not await _wait(self.urgent, settings.flush_interval) and self._nothing_to_do():
-                continue
-            self.urgent.clear()
-            await self.retrying(self._round_unless_stopped)
+            try:
+                await self._wait_and_flush()
+            except Exception:  # a fault of ours, or of a client: what waits must not wait for ever because of it
+                if not self.stopped:
+                    log.exception("flushing failed unexpectedly, going on")
+                    await self._pause(MOST_PAUSE)
+
+    async def _wait_and_flush(self) -> None:
+        if self.core.writer.clean:
+            await _wait(self.awake, IDLE_POLL)
+        self.awake.clear()
+        if self._nothing_to_do():
+            return
+        if not await _wait(self.urgent, self.core.settings.flush_interval) and self._nothing_to_do():
+            return
+        self.urgent.clear()
+        await self.retrying(self._round_unless_stopped)
 
     def _nothing_to_do(self) -> bool:
         writer = self.core.writer
@@ -199,6 +207,8 @@ class TaskRunner:
         goal = Goal(writer)
         if goal.reached() and not writer.overflowed:
             return
+        if self.stopped:
+            raise closed()
         await self._work_until(goal.reached, time.monotonic() + limit)
         settle_flush(self.core, goal.reached(), limit)
 
@@ -209,14 +219,17 @@ class TaskRunner:
         writer.drain()
         writer.retry_refused()
         writer.closing = True
+        refusal: Refused | None = None
         try:
             await self._work_until(lambda: writer.closed, time.monotonic() + timeout)
+        except Refused as error:
+            refusal = error
         finally:
             self.stopped = True
             writer.closing = False
             await self._end_task()
             _runners.discard(self)
-        settle_close(self.core, timeout)
+        settle_close(self.core, timeout, refusal)
 
     async def _end_task(self) -> None:
         self.awake.set()

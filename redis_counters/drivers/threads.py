@@ -51,6 +51,7 @@ class ThreadRunner:
         self.core = core
         self.client = client
         self.retrying = Retrying(sleep=self._pause, **retry_options(core))
+        self.stopped = False
         self._reset()
         _runners.add(self)
         # Of this runner's own: what was started for it before (an embedded server) is ended after it.
@@ -68,7 +69,6 @@ class ThreadRunner:
         self.rounding = threading.Lock()  # one round at a time
         self.thread: threading.Thread | None = None
         self.helper: threading.Thread | None = None
-        self.stopped = False
         self.rounds = 0
         self.waiters: list[Callable[[], bool]] = []  # what callers of flush() and close() wait for
         self.refusal: Refused | None = None  # what the last round as a whole was refused for
@@ -117,16 +117,23 @@ class ThreadRunner:
             return True
 
     def _run(self) -> None:
-        settings = self.core.settings
         while not self.stopped:
-            self.awake.wait(self._patience())
-            self.awake.clear()
-            if self._nothing_to_do():
-                continue
-            if not self.urgent.wait(settings.flush_interval) and self._nothing_to_do():
-                continue
-            self.urgent.clear()
-            self.retrying(self._round_unless_stopped)
+            try:
+                self._wait_and_flush()
+            except Exception:  # a fault of ours, or of a client: what waits must not wait for ever because of it
+                if not self.stopped:
+                    log.exception("flushing failed unexpectedly, going on")
+                    self._pause(MOST_PAUSE)
+
+    def _wait_and_flush(self) -> None:
+        self.awake.wait(self._patience())
+        self.awake.clear()
+        if self._nothing_to_do():
+            return
+        if not self.urgent.wait(self.core.settings.flush_interval) and self._nothing_to_do():
+            return
+        self.urgent.clear()
+        self.retrying(self._round_unless_stopped)
 
     def _patience(self) -> float:
         with self.lock:
@@ -235,6 +242,8 @@ class ThreadRunner:
             goal = Goal(writer)
             if goal.reached() and not writer.overflowed:
                 return
+            if self.stopped:
+                raise closed()
         self._work_until(goal.reached, time.monotonic() + limit)
         with self.lock:
             settle_flush(self.core, goal.reached(), limit)
@@ -247,8 +256,11 @@ class ThreadRunner:
             writer.drain()
             writer.retry_refused()
             writer.closing = True
+        refusal: Refused | None = None
         try:
             self._work_until(lambda: writer.closed, time.monotonic() + timeout)
+        except Refused as error:
+            refusal = error
         finally:
             with self.lock:
                 self.stopped = True
@@ -263,7 +275,7 @@ class ThreadRunner:
             _runners.discard(self)
             atexit.unregister(self._at_exit)
         with self.lock:
-            settle_close(self.core, timeout)
+            settle_close(self.core, timeout, refusal)
 
     def _work_until(self, done: Callable[[], bool], deadline: float) -> None:
         """Wait for the thread to get there; without a thread, do it here."""

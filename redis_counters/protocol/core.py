@@ -149,7 +149,7 @@ class Core:
     # -- looking at a counter
 
     def inspect(self, name: Name) -> Generator[list[Command], list[object], Inspection]:
-        """Return what Redis holds of a counter. Cost: 2 to 4 round trips; O(slots)."""
+        """Return what Redis holds of a counter. Cost: up to 2 round trips per shard and one more; O(slots)."""
         raw_name, writer = name_bytes(name), self.writer
         if writer.keys is None:
             (raw,) = yield [look_up_namespace(self.settings)]
