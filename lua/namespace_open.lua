@@ -7,7 +7,7 @@ ARGV   1 schema    version of the layout of keys
        3 region    name of this deployment among its peers, where none is settled yet
 REPLY  OK schema buckets region   as settled
 ERROR  none of its own
-COST   O(1); up to 2 commands; where all is settled it writes nothing, so whoever only reads needs no right to
+COST   O(1); up to 2 commands; where all is settled it writes nothing
 ]]
 local meta = KEYS[1]
 local settled = redis.call('HMGET', meta, 'schema', 'buckets', 'region')

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 class Stats:
     """Figures of one client since it was made.
 
-    ``accepted``: increments and decrements taken over from the buffer. ``flushed``: slot totals acknowledged by Redis.
-    ``flushes``: scripts that brought totals and were answered with OK. ``pending``: slots not acknowledged at present. ``slots``: totals held in
-    memory. ``snapshots``: counters read from Redis. ``failures``: rounds of flushing that did not go through.
+    ``accepted``: increments and decrements taken over from the buffer.
+    ``flushed``: slot totals acknowledged by Redis. ``flushes``: scripts that brought totals and were answered with OK.
+    ``pending``: slots not acknowledged at present. ``slots``: totals held in memory.
+    ``snapshots``: counters read from Redis. ``failures``: rounds of flushing that did not go through.
     ``uncertain``: times that nobody could tell how far an actor got (see docs/design.md); 0 is the rule.
     """
 
