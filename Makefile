@@ -11,7 +11,7 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $$name && break; done)
 
 .NOTPARALLEL:
-.PHONY: help demo test check format bench dist clean
+.PHONY: help demo test check format matrix bench dist clean
 
 help: ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -32,6 +32,9 @@ format: $(VENV)/check ## rewrite the sources as the formatter wants them
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
+matrix: $(VENV)/python ## count under older versions of redis-py, and under every Python found here
+	tests/matrix.sh $(PYTHON)
+
 bench: $(VENV)/bench ## measure against plain Redis commands and print the table (BENCH_ARGS)
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
@@ -40,7 +43,7 @@ dist: $(VENV)/dist ## build the sdist, and from it the wheel, into dist/
 	$(BIN)/python -m build
 
 clean: ## remove .venv, dist and the caches
-	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-* dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # What is installed so far, one file a target; made again when the dependencies change.

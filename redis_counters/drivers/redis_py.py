@@ -268,9 +268,23 @@ async def ask_asyncio(client: Client, commands: Iterable[Command]) -> list[objec
     return answers
 
 
+def _undecoded(answer: object, client: Client) -> object:
+    """Return the answer in bytes: redis.asyncio 5.0 with hiredis decodes it though it was asked not to."""
+    if isinstance(answer, str):
+        encoder = client.connection_pool.get_encoder()
+        return answer.encode(encoder.encoding, encoder.encoding_errors)
+    if isinstance(answer, list):
+        return (
+            [_undecoded(part, client) for part in answer] if any(isinstance(part, str) for part in answer) else answer
+        )
+    if isinstance(answer, dict):
+        return {_undecoded(key, client): _undecoded(value, client) for key, value in answer.items()}
+    return answer
+
+
 async def _ask_one_asyncio(client: Client, command: Command, *, text: bool) -> object:
     try:
         call: Awaitable[object] = client.execute_command(*words(command, text=text), NEVER_DECODE=True)
-        return await call
+        return _undecoded(await call, client)
     except exceptions.ResponseError as error:
         return error_reply(error)
