@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
@@ -128,6 +129,17 @@ def _needs_name(pool: Pool) -> bool:
     """redis-py before 5.3 wants the name of a command when it gives a connection; later ones warn of it."""
     parameter = inspect.signature(pool.get_connection).parameters.get("command_name")
     return parameter is not None and parameter.default is inspect.Parameter.empty
+
+
+def renew_locks(client: Client) -> None:
+    """In the child of a fork: no lock of the client's pool is held by a thread that exists only in the parent.
+
+    redis-py notices the fork and starts its pool anew, but (8.1) takes the pool's lock for it, and waits for ever.
+    """
+    pool = client.connection_pool
+    for name, lock in (("_lock", threading.RLock()), ("_fork_lock", threading.RLock())):
+        if hasattr(pool, name):
+            setattr(pool, name, lock)
 
 
 class BlockingLane:

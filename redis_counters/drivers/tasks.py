@@ -51,7 +51,8 @@ class TaskRunner:
         self.core = core
         self.client = client
         self.retrying = AsyncRetrying(sleep=self._pause, **retry_options(core))
-        self.stopped = False
+        self.refusing = False  # close() was called: nothing more is taken in,
+        self.stopped = False  # and by now it is over
         self._reset()
         _runners.add(self)
 
@@ -77,7 +78,7 @@ class TaskRunner:
 
         Called only when the buffer is empty.
         """
-        if self.stopped:
+        if self.refusing:
             raise closed(name)
         if self.task is None or self.task.done():
             self._start()
@@ -214,8 +215,9 @@ class TaskRunner:
 
     async def close(self, timeout: float) -> None:
         writer = self.core.writer
-        if self.stopped:
+        if self.refusing:
             return
+        self.refusing = True
         writer.drain()
         writer.retry_refused()
         writer.closing = True

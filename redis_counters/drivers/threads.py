@@ -27,7 +27,7 @@ from redis_counters.drivers.pacing import (
     settle_close,
     settle_flush,
 )
-from redis_counters.drivers.redis_py import BlockingLane, Client, ask, no_connection_left, translate
+from redis_counters.drivers.redis_py import BlockingLane, Client, ask, no_connection_left, renew_locks, translate
 from redis_counters.errors import CounterError, Refused, Unavailable
 from redis_counters.protocol.commands import Command
 from redis_counters.protocol.core import Core
@@ -51,7 +51,8 @@ class ThreadRunner:
         self.core = core
         self.client = client
         self.retrying = Retrying(sleep=self._pause, **retry_options(core))
-        self.stopped = False
+        self.refusing = False  # close() was called: nothing more is taken in,
+        self.stopped = False  # and by now it is over
         self._reset()
         _runners.add(self)
         # Of this runner's own: what was started for it before (an embedded server) is ended after it.
@@ -82,6 +83,7 @@ class ThreadRunner:
     def after_fork_in_child(self) -> None:
         """The child owns nothing: what waits belongs to the parent, and its locks may be held for ever."""
         self._reset()
+        renew_locks(self.client)
         self.core.begin()
 
     # -- the thread
@@ -92,7 +94,7 @@ class ThreadRunner:
         Called only when the buffer is empty: so it costs the usual increment nothing, and sees every one when the
         buffer is full, because then nothing is left in it.
         """
-        if self.stopped:
+        if self.refusing:
             raise closed(name)
         if self.thread is None or not self.thread.is_alive():
             self._start()
@@ -251,8 +253,9 @@ class ThreadRunner:
     def close(self, timeout: float) -> None:
         with self.lock:
             writer = self.core.writer
-            if self.stopped:
+            if self.refusing:
                 return
+            self.refusing = True  # first: whoever counts from now on is told, and whoever just did is drained below
             writer.drain()
             writer.retry_refused()
             writer.closing = True

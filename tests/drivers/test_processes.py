@@ -11,6 +11,7 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -218,3 +219,21 @@ except redis_counters.Unavailable:
         timeout=60,
     )
     assert done.stdout == "fine\n", done.stderr
+
+
+def test_a_fork_while_the_pool_is_in_use(any_server: RealServer) -> None:
+    """A thread of the parent has the lock of redis-py's pool at that moment: the child does not wait for it."""
+    with redis.Redis(port=any_server.port) as client, Counters(client) as counters:
+        counters.incr("x")
+        counters.flush()
+
+        def work() -> None:
+            counters.incr("x")
+            assert counters.get("x", max_age=0) >= 1
+            counters.close(10)
+
+        pool: Any = client.connection_pool
+        with pool._lock:
+            child = forked(work)
+        ended_well(child)
+        assert truth(any_server, ["x"]) == {b"x": 2}
