@@ -10,13 +10,13 @@ import asyncio
 import atexit
 import os
 import time
-import weakref
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Collection, Generator
 from typing import Any, TypeVar
 
 from redis_counters.drivers.pacing import (
     FLUSH_TIMEOUT,
     IDLE_POLL,
+    IMPATIENCE,
     MOST_PAUSE,
     REST,
     buffer_full,
@@ -28,18 +28,18 @@ from redis_counters.drivers.pacing import (
     settle_flush,
 )
 from redis_counters.drivers.redis_py import AsyncioLane, Client, ask_asyncio, no_connection_left, translate
-from redis_counters.errors import Refused, Unavailable
+from redis_counters.errors import CounterError, Refused, Unavailable
 from redis_counters.protocol.commands import Command
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.goal import Goal
 from redis_counters.protocol.pump import Send
-from redis_counters.protocol.reads import Snapshot
+from redis_counters.protocol.reads import Claim
 from redis_counters.protocol.stats import Stats
 from redis_counters.protocol.values import CounterValue, Name
 
 T = TypeVar("T")
 
-_runners: weakref.WeakSet[TaskRunner] = weakref.WeakSet()
+_runners: set[TaskRunner] = set()  # until they are closed: who forgets to is told at exit
 
 
 class TaskRunner:
@@ -128,7 +128,7 @@ class TaskRunner:
         end = time.monotonic() + seconds
         while (rest := end - time.monotonic()) > 0 and not self.stopped:
             if await _wait(self.urgent, min(rest, self.core.settings.flush_interval)):
-                await asyncio.sleep(min(rest, 0.01))
+                await asyncio.sleep(min(rest, IMPATIENCE))
                 break
             self.core.writer.absorb()
         self.urgent.clear()
@@ -285,24 +285,35 @@ class TaskRunner:
             async with self.rounding:  # a round may have the only connection; between rounds it is free
                 return await ask_asyncio(self.client, commands)
 
-    async def read(self, names: Iterable[bytes], max_age: float | None) -> dict[bytes, CounterValue]:
-        reads, since = self.core.reads, None
-        claim = reads.claim(names, max_age, since)
+    async def read(self, names: Collection[bytes], max_age: float | None) -> dict[bytes, CounterValue]:
+        reads = self.core.reads
+        claim = reads.claim(names, max_age, None)
         if claim.busy:
-            since, names = self.core.clock(), list(names)
-            while claim.busy:
-                await self.fetched.wait()
-                claim = reads.claim(names, max_age, since)
+            claim = await self._wait_to_claim(names, max_age)
         if not claim.missing:
             return claim.values
-        found: dict[bytes, Snapshot] = {}
+        failure: CounterError | None = None
         try:
-            await self.ask(reads.fetch(claim.missing, found))
+            return claim.values | await self.ask(reads.fetch(claim.missing))
+        except CounterError as error:
+            failure = error
+            raise
         finally:
-            reads.release(claim.missing)
+            reads.release(claim.missing, failure)
             self.fetched.set()
             self.fetched = asyncio.Event()
-        return claim.values | {name: reads.value(name, snapshot) for name, snapshot in found.items()}
+
+    async def _wait_to_claim(self, names: Collection[bytes], max_age: float | None) -> Claim:
+        """Return a claim as soon as nobody else fetches what it lacks. Raises what the fetch did."""
+        reads, since = self.core.reads, self.core.clock()
+        while True:
+            await self.fetched.wait()
+            failure = reads.failure(names, since)
+            if failure is not None:
+                raise failure
+            claim = reads.claim(names, max_age, since)
+            if not claim.busy:
+                return claim
 
     def stats(self) -> Stats:
         return self.core.stats()

@@ -11,12 +11,13 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Collection, Generator
 from typing import Any, TypeVar
 
 from redis_counters.drivers.pacing import (
     FLUSH_TIMEOUT,
     IDLE_POLL,
+    IMPATIENCE,
     MOST_PAUSE,
     REST,
     buffer_full,
@@ -33,7 +34,7 @@ from redis_counters.protocol.commands import Command
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.goal import Goal
 from redis_counters.protocol.pump import Send
-from redis_counters.protocol.reads import Snapshot
+from redis_counters.protocol.reads import Claim
 from redis_counters.protocol.stats import Stats
 from redis_counters.protocol.values import CounterValue, Name
 
@@ -62,10 +63,10 @@ class ThreadRunner:
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)  # a round has made progress, or has failed
         self.fetched = threading.Condition(self.lock)  # somebody's fetch is over
-        self.readers_waiting = 0  # for that
+        self.readers_waiting = 0  # how many wait for `fetched`
         self.awake = threading.Event()  # there is something in the buffer
-        self.ended = threading.Event()
-        self.in_round = threading.Event()
+        self.ended = threading.Event()  # the client was closed, both threads may end
+        self.in_round = threading.Event()  # commands are on their way, or redis-py is connecting
         self.urgent = threading.Event()  # somebody waits for a flush
         self.rounding = threading.Lock()  # one round at a time
         self.thread: threading.Thread | None = None
@@ -111,12 +112,12 @@ class ThreadRunner:
             thread = threading.Thread(target=self._run, name="redis-counters", daemon=True)
             try:
                 thread.start()
+                self.thread = thread
                 self.helper = threading.Thread(target=self._absorb_meanwhile, name="redis-counters-buffer", daemon=True)
                 self.helper.start()
             except RuntimeError:  # the interpreter is shutting down, or there are no threads to be had
-                return False
-            self.thread = thread
-            return True
+                pass
+            return self.thread is not None and self.thread.is_alive()
 
     def _run(self) -> None:
         while not self.stopped:
@@ -151,7 +152,9 @@ class ThreadRunner:
         end = time.monotonic() + seconds
         while (rest := end - time.monotonic()) > 0 and not self.stopped:
             if self.urgent.wait(min(rest, self.core.settings.flush_interval)):
-                time.sleep(min(rest, 0.05))  # somebody waits, but Redis is not there the sooner for being asked at once
+                time.sleep(
+                    min(rest, IMPATIENCE)
+                )  # somebody waits, but Redis is not there the sooner for being asked at once
                 break
             self._absorb()
         self.urgent.clear()
@@ -165,8 +168,11 @@ class ThreadRunner:
         while not self.stopped:
             if self.in_round.wait(IDLE_POLL) and not self.stopped:
                 self.ended.wait(self.core.settings.flush_interval)
-                if self.in_round.is_set() and not self.stopped:
-                    self._absorb()
+                if self.in_round.is_set() and not self.stopped and self.lock.acquire(blocking=False):
+                    try:
+                        self.core.writer.absorb()
+                    finally:
+                        self.lock.release()
 
     def _absorb(self) -> None:
         with self.lock:
@@ -316,6 +322,8 @@ class ThreadRunner:
     def _squeeze(self, name: Name, amount: int) -> bool:
         """The amount is counted (True), or may go into the buffer. Raises BufferFull where the option says so."""
         while True:
+            if self.refusing:
+                raise closed(name)
             with self.lock:
                 if self.core.squeeze(name, amount):
                     return True
@@ -363,30 +371,42 @@ class ThreadRunner:
             with self.rounding:  # a round may have the only connection; between rounds it is free
                 return ask(self.client, commands)
 
-    def read(self, names: Iterable[bytes], max_age: float | None) -> dict[bytes, CounterValue]:
+    def read(self, names: Collection[bytes], max_age: float | None) -> dict[bytes, CounterValue]:
         """Return values by name; from the cache where it is fresh enough, else from Redis in one round trip."""
-        reads, since = self.core.reads, None
+        reads = self.core.reads
         with self.lock:
-            claim = reads.claim(names, max_age, since)
+            claim = reads.claim(names, max_age, None)
             if claim.busy:
-                since, names = self.core.clock(), list(names)
-                self.readers_waiting += 1
-                while claim.busy:
-                    self.fetched.wait()
-                    claim = reads.claim(names, max_age, since)
-                self.readers_waiting -= 1
+                claim = self._wait_to_claim(names, max_age)
         if not claim.missing:
             return claim.values
-        found: dict[bytes, Snapshot] = {}
+        failure: CounterError | None = None
         try:
-            self.ask(reads.fetch(claim.missing, found))
+            return claim.values | self.ask(reads.fetch(claim.missing))
+        except CounterError as error:
+            failure = error
+            raise
         finally:
             with self.lock:
-                reads.release(claim.missing)
+                reads.release(claim.missing, failure)
                 if self.readers_waiting:
                     self.fetched.notify_all()
-        with self.lock:
-            return claim.values | {name: reads.value(name, snapshot) for name, snapshot in found.items()}
+
+    def _wait_to_claim(self, names: Collection[bytes], max_age: float | None) -> Claim:
+        """Return a claim as soon as nobody else fetches what it lacks; the lock is held. Raises what the fetch did."""
+        reads, since = self.core.reads, self.core.clock()
+        self.readers_waiting += 1
+        try:
+            while True:
+                self.fetched.wait()
+                failure = reads.failure(names, since)
+                if failure is not None:
+                    raise failure
+                claim = reads.claim(names, max_age, since)
+                if not claim.busy:
+                    return claim
+        finally:
+            self.readers_waiting -= 1
 
 
 def _after_fork_in_child() -> None:

@@ -1,4 +1,4 @@
-"""One writer's identity in one bucket, as a state machine: all that changes an actor's state is in this file.
+"""One writer's identity in one bucket, as a state machine: what it sends, and what an answer makes of it.
 
 The phases, and the answers that move between them (docs/design.md, "Actors"; the rules were found by model checking):
 
@@ -87,6 +87,7 @@ class Actor:
         self.known_applied: tuple[dict[bytes, int], dict[bytes, int]] | None = None
         self.exact = False  # the next flush must rest on `base` itself: late copies may still move the record on
         self.blurred = False  # what Redis held as of `base` is not known exactly
+        self.refused_now: list[bytes] = []  # by the last answer, and not before
         self.uncertain = False  # nobody can tell whether all of it is there
         self.successor: Actor | None = None
 
@@ -98,7 +99,7 @@ class Actor:
         return self.unknown is None and not any(t.dirty or t.gated for t in self.tables)
 
     @property
-    def settled(self) -> bool:
+    def delivered(self) -> bool:
         """Clean, and nothing is kept because Redis refuses it."""
         return self.clean and not any(t.refused for t in self.tables)
 
@@ -125,7 +126,7 @@ class Actor:
         """Close and fold as soon as everything is across."""
         if self.phase is Phase.NEW and self.clean:
             self.phase = Phase.DONE
-        elif self.phase is Phase.ACTIVE and self.settled:
+        elif self.phase is Phase.ACTIVE and self.delivered:
             self.phase = Phase.CLOSING
 
     def _open(self) -> Command:
@@ -154,7 +155,11 @@ class Actor:
             if limit and self.tables[kind].dirty:
                 taken[kind] = self.tables[kind].take(limit)
                 limit -= len(taken[kind])
-        return (taken[0], taken[1], taken[2]) if any(taken) else None
+        if not any(taken):
+            for table in self.tables:  # what waits at a gate may have been passed over
+                table.passed = table.taken
+            return None
+        return taken[0], taken[1], taken[2]
 
     def _flush_plus(self, keys: list[bytes], total: dict[bytes, int]) -> Command:
         """The common flush, increments only: as little work per counter as there can be."""
@@ -266,6 +271,7 @@ class Actor:
 
     def _acknowledge(self, chunk: Chunk, reply: Reply) -> None:
         refused = {chunk.item(number): text for number, text in reply.refused()}
+        self.refused_now = [key for (kind, key), text in refused.items() if self.tables[kind].refused.get(key) != text]
         for table, totals in zip(self.tables, chunk.totals, strict=True):
             if refused:
                 kept = {k: v for k, v in totals.items() if (table.kind, k) not in refused}

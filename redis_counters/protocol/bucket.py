@@ -20,9 +20,9 @@ class Bucket:
         "actors",
         "busy",
         "failed",
-        "half",
         "mint",
         "number",
+        "plus",
         "registry",
         "settings",
         "tables",
@@ -52,11 +52,12 @@ class Bucket:
         """What is counted from now on goes to a new actor."""
         actor = Actor(self.number, self.registry, self.mint, self.settings.display, now)
         if self.actors:
-            for table, before in zip(actor.tables[:2], self.current.tables[:2], strict=True):
+            for table, before in zip(actor.tables, self.current.tables, strict=True):
                 table.gated |= before.gated
+                _move_refused(before, table)
         self.actors.append(actor)
         self.tables: tuple[Table, Table, Table] = actor.tables
-        self.half = (actor.tables[0].total, actor.tables[0].dirty)  # what an increment touches
+        self.plus = (actor.tables[0].total, actor.tables[0].dirty)  # what an increment by one touches
         self.window_start, self.taken_before = now, 0
 
     def due(self, now: float) -> bool:
@@ -89,10 +90,10 @@ class Bucket:
                 actor.retire()
 
     def drop(self, actor: Actor, now: float) -> None:
-        """The actor is done. A bucket that was closed begins anew, in case that counting goes on."""
-        self.actors.remove(actor)
-        if not self.actors:
+        """The actor is done. If it was the current one, closed, another begins, in case that counting goes on."""
+        if actor is self.current:
             self.begin(now)
+        self.actors.remove(actor)
 
     def move_on(self, actor: Actor, rest: Totals, now: float) -> None:
         """The actor was folded behind our back: what it did not get across is counted by the current one."""
@@ -103,8 +104,20 @@ class Bucket:
         for table, totals in zip(self.tables, rest, strict=True):
             for key, amount in totals.items():
                 if table.kind is Kind.SHARDS:
-                    table.total[key] = max(amount, table.total.get(key, 0))
-                    table.dirty[key] = None
+                    table.raise_to(key, amount)
                 else:
                     table.add(key, amount)
             table.must = table.end
+
+
+def _move_refused(before: Table, table: Table) -> None:
+    """What Redis refuses waits in the new actor, so that the old one can end. Nothing of it was ever applied."""
+    for key, text in before.refused.items():
+        applied = before.acknowledged.get(key, 0)
+        rest = before.total[key] - (0 if table.kind is Kind.SHARDS else applied)
+        table.total[key] = table.total.get(key, 0) + rest
+        table.refused[key] = text
+        before.total[key] = applied
+    for key in before.refused.keys() - before.acknowledged.keys():
+        del before.total[key]
+    before.refused = {}

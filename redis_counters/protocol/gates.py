@@ -20,7 +20,9 @@ class Gates:
         self.keys = keys
         self.buckets = buckets
         self.waiting: dict[bytes, set[tuple[int, bytes]]] = {}  # shard 0's key -> (bucket, key) of what waits for it
+        self.wanted: dict[bytes, int] = {}  # shard 0's key -> the number of shards that it waits for
         self.again: set[bytes] = set()  # shard 0's keys that must tell of their shards again
+        self.used = 0  # how often something was made to wait
 
     def publish(self, name: bytes, shards: int, bucket: int, key: bytes) -> None:
         """The shard may be used now, or its slots wait until it may be."""
@@ -28,15 +30,15 @@ class Gates:
         table0 = self.buckets[bucket0].tables[Kind.SHARDS]
         if table0.acknowledged.get(key0, 0) >= shards:
             return
-        if table0.total.get(key0, 0) < shards:
-            table0.total[key0] = shards
-            table0.dirty[key0] = None
+        if table0.total.get(key0, 0) < shards or key0 in table0.refused:
+            table0.raise_to(key0, shards)
         self.waiting.setdefault(key0, set()).add((bucket, key))
+        self.wanted[key0] = max(shards, self.wanted.get(key0, 0))
+        self.used += 1
         for actor in self.buckets[bucket].actors:
             for table in actor.tables[:2]:
                 if key in table.total or actor is self.buckets[bucket].current:
-                    table.gated.add(key)
-                    table.dirty.pop(key, None)
+                    table.gate(key)
 
     def publish_again(self, key: bytes) -> None:
         """A shard was deleted by hand, so perhaps with it shard 0, which told of it."""
@@ -44,20 +46,16 @@ class Gates:
         bucket0, key0 = self.keys.shard_key(name, 0)
         table0 = self.buckets[bucket0].tables[Kind.SHARDS]
         table0.acknowledged.pop(key0, None)
-        table0.total[key0] = max(table0.total.get(key0, 0), shard_of(key) + 1)
-        table0.dirty[key0] = None
+        table0.raise_to(key0, shard_of(key) + 1)
         self.again.add(key0)
 
-    def open(self, key0: bytes, refused: str | None) -> None:
-        """The number of shards is published, or refused: what waited for that may go, or is refused too."""
+    def answered(self, key0: bytes, shards: int, refused: str | None) -> None:
+        """A number of shards is published, or refused: what waited for that (and for no larger one) waits no longer."""
         self.again.discard(key0)
+        if refused is None and shards < self.wanted.get(key0, 0):
+            return
+        self.wanted.pop(key0, None)
         for bucket, key in self.waiting.pop(key0, ()):
             for actor in self.buckets[bucket].actors:
                 for table in actor.tables[:2]:
-                    table.gated.discard(key)
-                    if table.total.get(key, 0) == table.acknowledged.get(key, 0):
-                        continue
-                    if refused is None:
-                        table.dirty[key] = None
-                    else:
-                        table.refused[key] = refused
+                    table.release(key, refused)

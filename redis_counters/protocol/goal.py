@@ -7,15 +7,21 @@ from redis_counters.protocol.writer import Writer
 
 
 class Goal:
-    """All that was buffered when this was made; `reached` tells whether Redis has it."""
+    """All that was buffered when this was made; `reached` tells whether Redis has it.
+
+    It is a position in each table's queue. What waits at a gate is passed over there; so if anything did, the goal
+    goes on with the gates that are shut then, and after that with what they let through.
+    """
 
     def __init__(self, writer: Writer) -> None:
         self.writer = writer
-        self.gates: set[bytes] = set()
-        self.positions: list[tuple[Actor, list[int]]] = []
-        # All of the buffer is in the next batch, if a batch is being placed; else in this one.
+        # What is in the buffer now will all be in the next batch; if it is empty, it is in the current one.
         self.batch = writer.batches + bool(writer.buffer.ones)
-        self.placed = False
+        self.positions: list[tuple[Actor, list[int]]] | None = None
+        self.gated: set[bytes] | None = None
+        self.released = False
+        gates = writer.gates
+        self.gates_used = -1 if gates is not None and gates.waiting else gates.used if gates is not None else 0
         if self._is_placed():
             self._mark()
 
@@ -26,35 +32,36 @@ class Goal:
         )
 
     def _mark(self) -> None:
-        """The goal is what the writer holds now."""
-        self.placed = True
-        gates = self.writer.gates
-        self.gates = set(gates.waiting) if gates else set()
         self.positions = [(actor, [t.end for t in actor.tables]) for actor in self.writer.actors()]
 
     def reached(self) -> bool:
-        if not self.placed:  # no place was known for what was buffered
-            if self.writer.keys is None:
-                return self.writer.clean
+        if self.writer.keys is None:
+            return self.writer.clean
+        if self.positions is None:
             if not self._is_placed():
                 return False
             self._mark()
-        while True:
-            while self.positions and _passed(*self.positions[-1]):
-                self.positions.pop()  # passed once is passed for good
-            if self.positions:
-                return False
-            gates = self.writer.gates
-            if gates is None or not self.gates:
-                return gates is None or not gates.again
-            if self.gates & gates.waiting.keys():
-                return False
-            # Published by now: what waited for that is the second half of the goal.
-            self._mark()
-            self.gates = set()
+        gates = self.writer.gates
+        if not self._passed() or gates is None or gates.again:
+            return False
+        if gates.used == self.gates_used or self.released:
+            return True
+        if self.gated is None:
+            self.gated = set(gates.waiting)
+        if not self.gated.isdisjoint(gates.waiting):
+            return False
+        self.released = True
+        self._mark()
+        return self._passed()
+
+    def _passed(self) -> bool:
+        positions = self.positions
+        while positions and _has_passed(*positions[-1]):
+            positions.pop()  # passed once is passed for good
+        return not positions
 
 
-def _passed(actor: Actor, positions: list[int]) -> bool:
+def _has_passed(actor: Actor, positions: list[int]) -> bool:
     if actor.phase is Phase.DONE:
         return True
     while actor.successor is not None:

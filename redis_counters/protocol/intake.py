@@ -60,9 +60,15 @@ class Intake:
         self.epoch += 1
 
     def drain(self) -> None:
-        """Everything that callers counted until now is in the totals. Cost: O(increments since the last time)."""
-        while self.unplaced or self.buffer.ones:
-            self.place(len(self.unplaced))
+        """All that callers counted before this call is in the totals. Cost: O(increments since the last time).
+
+        Not what they count meanwhile: they may be faster than this is.
+        """
+        if self.unplaced:
+            self.place()
+        if self.buffer.ones:
+            self.take_batch()
+            self.place()
         self.drain_amounts()
 
     def drain_amounts(self) -> None:
@@ -74,21 +80,21 @@ class Intake:
                 raw = name.encode() if isinstance(name, str) else name
                 self._add(raw, abs(amount), Kind.PLUS if amount > 0 else Kind.MINUS)
 
-    def place(self, limit: int) -> None:
-        """Up to ``limit`` names (0: all) of the increments by one are in the totals.
-
-        The next batch begins when one is done, so that a flush can tell when all that it waits for has its place.
-        """
-        unplaced = self.unplaced
-        if not unplaced and not self.buffer.ones:
+    def take_batch(self) -> None:
+        """The increments by one in the buffer are the next batch, if the last one is done. Cost: O(increments)."""
+        if self.unplaced or not self.buffer.ones:
             return
         self.epoch += 1  # before the buffer is emptied: see Reads.at_hand
-        if not unplaced:
-            unplaced = self.unplaced = self.buffer.drain_ones()
-            self.batches += 1
-            self.accepted += sum(unplaced.values())
+        self.unplaced = self.buffer.drain_ones()
+        self.batches += 1
+        self.accepted += sum(self.unplaced.values())
+
+    def place(self, limit: int | None = None) -> None:
+        """Up to ``limit`` names of the batch are in the totals; None: all."""
+        unplaced = self.unplaced
+        self.epoch += 1
         keys, pop = self.keys, unplaced.popitem
-        count_of_names = min(limit, len(unplaced)) if limit else len(unplaced)
+        count_of_names = len(unplaced) if limit is None else min(limit, len(unplaced))
         if keys is None or not self.shards.single:
             for _ in range(count_of_names):
                 name, count = pop()
@@ -102,7 +108,7 @@ class Intake:
                 name = name.encode()
             index = crc32(name) % number  # type: ignore[arg-type]  # bytes by now
             key = prefixes[index] + name  # type: ignore[operator]  # bytes by now
-            total, dirty = buckets[index].half
+            total, dirty = buckets[index].plus
             if key in total:
                 after = total[key] + count
                 if after > most:

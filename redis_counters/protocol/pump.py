@@ -14,7 +14,7 @@ from redis_counters.errors import SchemaMismatch
 from redis_counters.protocol.commands import CONTRACTS, Command, ErrorReply, Script, hmget
 from redis_counters.protocol.keys import SCHEMA, KeySpace, meta_key
 from redis_counters.protocol.refusals import error_for
-from redis_counters.protocol.replies import Reply
+from redis_counters.protocol.replies import BadReply, Reply
 from redis_counters.protocol.settings import Settings
 from redis_counters.protocol.writer import Request, Writer
 
@@ -50,7 +50,7 @@ def flush_round(writer: Writer, clock: Callable[[], float]) -> Steps:
     in_flight: deque[Request] = deque()
     try:
         while True:
-            writer.absorb_some()
+            writer.place_some()
             if writer.doubtful and not in_flight:
                 yield from _settle(writer, clock)
             while (
@@ -61,7 +61,7 @@ def flush_round(writer: Writer, clock: Callable[[], float]) -> Steps:
                 in_flight.append(request)
                 yield Send(request.command)
             if not in_flight:
-                if writer.unplaced:
+                if writer.round_open:
                     continue
                 return
             raw = yield RECEIVE
@@ -99,6 +99,8 @@ def look_up_namespace(settings: Settings) -> Command:
 def settled_keys(values: Sequence[object], settings: Settings) -> KeySpace:
     """Return the key space that the namespace's record (schema, buckets, region) settles. Raises SchemaMismatch."""
     name = settings.namespace.decode()
+    if len(values) != 3:
+        raise BadReply(f"expected schema, buckets and region of namespace {name!r}, got {len(values)} values")
     schema, buckets, region = (value if isinstance(value, bytes) else str(value).encode() for value in values)
     if schema != b"%d" % SCHEMA:
         raise SchemaMismatch(f"namespace {name!r} has schema {schema.decode()!r}, this version knows {SCHEMA}")

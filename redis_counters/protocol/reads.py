@@ -8,11 +8,13 @@ Sans-I/O: generators yield lists of commands and are given the lists of their an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Iterable
 from typing import NamedTuple
 
 from redis_counters.crdt.slotmap import tally
-from redis_counters.errors import WrongType
+from redis_counters.errors import CounterError, WrongType
+from redis_counters.protocol.actor import Actor
 from redis_counters.protocol.commands import Command, ErrorReply, Script, hgetall
 from redis_counters.protocol.keys import KeySpace
 from redis_counters.protocol.pump import look_up_namespace, settled_keys
@@ -23,9 +25,10 @@ from redis_counters.protocol.values import CounterValue, name_shown
 from redis_counters.protocol.writer import Writer
 
 MOST_CACHED = 10_000  # names; the oldest snapshots go first
+MOST_ATTEMPTS = 5  # to read without an own actor ending meanwhile
 MOST_KEYS = 500  # shards that one script reads
 
-Asks = Generator[list[Command], list[object], None]
+Asks = Generator[list[Command], list[object], dict[bytes, CounterValue]]
 
 
 Place = tuple[int, bytes]  # a shard's bucket and key
@@ -74,6 +77,7 @@ class Reads:
         self.chance = chance
         self.cache: dict[bytes, Snapshot] = {}
         self.fetching: set[bytes] = set()
+        self.failures: dict[bytes, tuple[float, CounterError]] = {}  # when a fetch of a name failed, and how
         self.snapshots = 0
 
     # -- from memory
@@ -104,9 +108,11 @@ class Reads:
         """Return what is at hand, and what the caller has to fetch; that is his until `release`.
 
         Two fetches of a name at a time could not be put in order, and values would run backwards. So of what somebody
-        fetches already, the last value will do if there is one; else the caller has to wait and to claim again.
+        fetches already, the last value will do if it is not twice too old; else the caller waits, and claims again.
         ``since`` is when he came, once he has waited: a fetch that began later answers even who wants no cache.
         """
+        if max_age is None and self.writer.settings.max_age == 0:
+            max_age = 0
         values: dict[bytes, CounterValue] = {}
         missing = list(dict.fromkeys(names))
         if max_age != 0 or since is not None:
@@ -125,13 +131,29 @@ class Reads:
     def _will_do(self, name: bytes, max_age: float | None, since: float | None) -> CounterValue | None:
         if max_age != 0:
             value = self.cached(name, max_age)
-            return self.last(name) if value is None and name in self.fetching else value
+            if value is None and name in self.fetching:  # somebody is about to know better: this will do until then
+                value = self.cached(name, 2 * (self.writer.settings.max_age if max_age is None else max_age))
+            if value is not None:
+                return value
         snapshot = self.cache.get(name)
         return self.last(name) if snapshot is not None and since is not None and snapshot.taken > since else None
 
-    def release(self, names: Iterable[bytes]) -> None:
-        """The fetch is over, with or without success."""
+    def release(self, names: Iterable[bytes], failure: CounterError | None = None) -> None:
+        """The fetch is over; if it failed, those who waited for it need not find out one after the other."""
         self.fetching.difference_update(names)
+        if failure is not None:
+            self.failures.update(dict.fromkeys(names, (self.clock(), failure)))
+        elif self.failures:
+            for name in names:
+                self.failures.pop(name, None)
+
+    def failure(self, names: Iterable[bytes], since: float) -> CounterError | None:
+        """Return the error of a fetch of one of these names that somebody waited for since then."""
+        for name in names:
+            when, error = self.failures.get(name, (-math.inf, None))
+            if when > since:
+                return error
+        return None
 
     def last(self, name: bytes) -> CounterValue | None:
         """Return the value from the last snapshot, whatever its age, if there is a valid one."""
@@ -167,37 +189,40 @@ class Reads:
 
     # -- from Redis
 
-    def fetch(self, names: Iterable[bytes], found: dict[bytes, Snapshot]) -> Asks:
-        """Fill ``found`` with a new snapshot per name; in one round trip, as long as no number of shards has grown.
+    def fetch(self, names: Iterable[bytes]) -> Asks:
+        """Return new values by name; in one round trip, as long as no number of shards has grown.
 
         No shard is missed: every writer publishes a larger number in shard 0 before it uses it, and shard 0 is read
         not later than the others; where it tells of more, the new ones are read too.
         """
-        writer = self.writer
-        writer.drain()
-        taken, as_of = self.clock(), self.wall()
-        # Up to a tenth less, by chance, so that processes do not refresh in step.
-        fresh_until = taken + writer.settings.max_age * (1 - 0.1 * self.chance())
+        writer, cache = self.writer, self.cache
+        names, found = list(names), dict[bytes, Snapshot]()
         if writer.keys is None:
             (raw,) = yield [look_up_namespace(writer.settings)]
             self.settle(raw)
-        want: list[tuple[bytes, Snapshot, int]] = []
-        for name in names:
-            snapshot = found[name] = Snapshot(taken, as_of, fresh_until)
-            want.append((name, snapshot, 0))
-            if not writer.shards.single:
-                want.extend((name, snapshot, shard) for shard in range(1, writer.shards.of(name)))
-        # Without the namespace's record nothing was ever counted, or the record was lost: then it was like this.
-        keys = writer.keys or KeySpace(writer.settings.namespace, writer.settings.buckets)
-        while want:
-            want = yield from self._fetch_shards(want, keys)
-        cache = self.cache
+        for _ in range(MOST_ATTEMPTS):
+            writer.drain()
+            found.clear()
+            taken, as_of = self.clock(), self.wall()
+            # Up to a tenth less, by chance, so that processes do not refresh in step.
+            fresh_until = taken + writer.settings.max_age * (1 - 0.1 * self.chance())
+            want: list[tuple[bytes, Snapshot, int]] = []
+            for name in names:
+                snapshot = found[name] = Snapshot(taken, as_of, fresh_until)
+                want.append((name, snapshot, 0))
+                if not writer.shards.single:
+                    want.extend((name, snapshot, shard) for shard in range(1, writer.shards.of(name)))
+            while want:
+                want = yield from self._fetch_shards(want)
+            if taken > writer.dropped_at:
+                break  # else own slots may have been folded meanwhile, into a base that was read before
         for name, snapshot in found.items():
             cache.pop(name, None)
             cache[name] = snapshot
         while len(cache) > MOST_CACHED:
             del cache[next(iter(cache))]
         self.snapshots += len(found)
+        return {name: self.value(name, snapshot) for name, snapshot in found.items()}
 
     def settle(self, raw: object) -> bool:
         """The buckets are known, from the namespace's record; False if there is none, so nothing has been counted."""
@@ -208,14 +233,18 @@ class Reads:
         return True
 
     def _fetch_shards(
-        self, want: list[tuple[bytes, Snapshot, int]], keys: KeySpace
+        self, want: list[tuple[bytes, Snapshot, int]]
     ) -> Generator[list[Command], list[object], list[tuple[bytes, Snapshot, int]]]:
-        own = self.writer.own
+        writer = self.writer
+        # Without the namespace's record nothing was ever counted, or the record was lost: then it was like this.
+        keys = writer.keys or KeySpace(writer.settings.namespace, writer.settings.buckets)
+        own = writer.own if writer.keys is not None else _nobody
         asked: list[bytes] = []
         for name, snapshot, shard in want:
             bucket, key = place = keys.shard_key(name, shard)
             asked.append(key)
-            snapshot.places.append(place)
+            if writer.keys is not None:
+                snapshot.places.append(place)
             for actor in own(bucket):
                 plus, minus, _ = actor.tables
                 if key in plus.acknowledged:
@@ -239,7 +268,7 @@ class Reads:
                 raise WrongType(f"counter {name_shown(name)!r}: {error}", counter=name) from None
             snapshot.counted += counted
             # Looked for now, not when it was asked: an own slot may have come into being meanwhile.
-            for actor in own(snapshot.places[shard][0]):
+            for actor in own(keys.bucket(name, shard)):
                 if not actor.id:  # not opened yet: Redis has nothing of it
                     continue
                 plus, minus, _ = actor.tables
@@ -253,6 +282,11 @@ class Reads:
                     self.writer.shards.learn(name, shards)
                     more.extend((name, snapshot, extra) for extra in range(known, shards))
         return more
+
+
+def _nobody(_bucket: int) -> list[Actor]:
+    """Before the buckets are known, this process has no actors."""
+    return []
 
 
 def _not_in(snapshot: Snapshot, owner: bytes, table: Table, key: bytes) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """What one actor holds of one kind of slot: cumulative totals, what of them is acknowledged, and what must be sent.
 
-Every change to these three goes through this file, so that they agree:
-a key is dirty as long as its total is above what is acknowledged and no flush is on its way with it.
+A key is dirty as long as its total is above what is acknowledged, no flush is on its way with it, and Redis has not
+refused it. (`intake.py` adds to totals by itself where that is a third of the cost of a flush.)
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from itertools import islice
+
+ALL = 2**62  # a position behind every other
 
 
 class Kind(IntEnum):
@@ -22,7 +24,19 @@ class Kind(IntEnum):
 class Table:
     """Totals by shard key. `dirty` is first in, first out, so that a flush can tell when it has passed a point."""
 
-    __slots__ = ("acknowledged", "dirty", "floored", "gated", "kind", "must", "passed", "refused", "taken", "total")
+    __slots__ = (
+        "acknowledged",
+        "dirty",
+        "floored",
+        "gated",
+        "kind",
+        "must",
+        "passed",
+        "refused",
+        "stop",
+        "taken",
+        "total",
+    )
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
@@ -34,6 +48,7 @@ class Table:
         self.gated: set[bytes] = set()  # wait until their counter's larger number of shards is published
         self.taken = 0  # how many keys left the front of `dirty`,
         self.passed = 0  # and how many of those were answered
+        self.stop = 0  # what is dirty from here on is for the next round
         self.must = 0  # earlier answers do not count any more up to here
 
     def add(self, key: bytes, amount: int) -> None:
@@ -44,16 +59,20 @@ class Table:
             self.dirty[key] = None
 
     def take(self, limit: int) -> list[bytes]:
-        """Return the next keys to send, at most ``limit``, and remove them from the front."""
+        """Return the next keys to send in this round, at most ``limit``, and remove them from the front."""
         dirty = self.dirty
-        if len(dirty) <= limit:
-            keys = list(dirty)
-            dirty.clear()
-        else:
-            keys = list(islice(dirty, limit))
-            for key in keys:
-                del dirty[key]
-        self.taken += len(keys)
+        keys: list[bytes] = []
+        while not keys and (room := min(limit, self.stop - self.taken, len(dirty))) > 0:
+            if len(dirty) == room:
+                keys = list(dirty)
+                dirty.clear()
+            else:
+                keys = list(islice(dirty, room))
+                for key in keys:
+                    del dirty[key]
+            self.taken += len(keys)
+            if self.gated:
+                keys = [key for key in keys if key not in self.gated]
         return keys
 
     def acknowledge(self, sent: Mapping[bytes, int]) -> None:
@@ -70,7 +89,7 @@ class Table:
         """Nothing counts as acknowledged any more: every total is to be sent again."""
         self.acknowledged = {}
         self.floored.clear()
-        self.dirty.update(dict.fromkeys(key for key in self.total if key not in self.gated))
+        self.dirty.update(dict.fromkeys(self.total))
         self.must = self.end
 
     @property
@@ -80,6 +99,26 @@ class Table:
 
     def has_passed(self, position: int) -> bool:
         return self.passed >= max(position, self.must)
+
+    def raise_to(self, key: bytes, total: int) -> None:
+        """The total is at least that, and will be sent (of a number of shards, which is not added up)."""
+        self.total[key] = max(total, self.total.get(key, 0))
+        self.refused.pop(key, None)
+        self.dirty[key] = None
+
+    def gate(self, key: bytes) -> None:
+        """The key waits until its counter's number of shards is published."""
+        self.gated.add(key)  # it keeps its position in `dirty`, where `take` passes over it
+
+    def release(self, key: bytes, refused: str | None) -> None:
+        """The key waits no longer: it may be sent, or Redis has refused that."""
+        self.gated.discard(key)
+        if self.total.get(key, 0) == self.acknowledged.get(key, 0):
+            return
+        if refused is None:
+            self.dirty[key] = None
+        else:
+            self.refused[key] = refused
 
     def pending(self) -> Iterable[tuple[bytes, int]]:
         """Yield (key, amount) of what is not acknowledged. Cost: O(keys)."""

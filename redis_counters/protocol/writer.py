@@ -17,7 +17,7 @@ from redis_counters.protocol.keys import name_of, shard_of
 from redis_counters.protocol.refusals import error_for, refusal
 from redis_counters.protocol.replies import Reply
 from redis_counters.protocol.settings import Settings
-from redis_counters.protocol.slots import Kind
+from redis_counters.protocol.slots import ALL, Kind, Table
 from redis_counters.protocol.values import name_shown
 
 
@@ -39,6 +39,7 @@ class Writer(Intake):
         self.flushed = self.flushes = 0
         self.uncertain = 0  # times that nobody could tell how far an actor got
         self.closing = False
+        self.round_open = False  # the round's batch has not all its places yet
         self.full = False  # as many names wait as are allowed to
         self._turn = 0
 
@@ -47,19 +48,39 @@ class Writer(Intake):
         self.drain()
         self.full = self.waiting() >= self.settings.max_pending
 
-    def absorb_some(self) -> None:
-        """As `absorb`, of one chunk's worth of names, so that sending need not wait until all have their places."""
-        self.drain_amounts()
-        self.place(self.settings.max_batch)
-        self.full = self.waiting() >= self.settings.max_pending
-
     # -- requests go out, answers come in
 
     def new_round(self) -> None:
-        """Buckets that failed may try again."""
+        """What was counted until now is to be sent in this round, and nothing that is counted meanwhile.
+
+        Else a round would not end while counting goes on, and a hot counter would be sent as fast as Redis answers,
+        instead of once per interval. Buckets that failed may try again.
+        """
         self.errors = []
         for bucket in self.buckets:
             bucket.failed = False
+        self.drain_amounts()
+        self.take_batch()
+        self.round_open = True
+        for table in self._tables():
+            table.stop = ALL
+        self.place_some()
+
+    def place_some(self) -> None:
+        """One chunk's worth of the round's batch has its places, so that sending need not wait for all of it."""
+        if not self.round_open:
+            return
+        if self.unplaced:
+            self.place(self.settings.max_batch)
+        if not self.unplaced:
+            self.round_open = False
+            for table in self._tables():
+                table.stop = table.end
+        self.full = self.waiting() >= self.settings.max_pending
+
+    def _tables(self) -> Iterator[Table]:
+        for actor in self.actors():
+            yield from actor.tables
 
     def next_request(self, now: float) -> Request | None:
         """Return what to send next, of a bucket that waits for no answer; buckets take turns."""
@@ -94,6 +115,8 @@ class Writer(Intake):
             return
         try:
             reply = Reply(raw, CONTRACTS[script].replies)
+            if script is Script.SLOTS_FOLD and reply.word == "OK":  # such a slot stays, and counts, but is not folded
+                self.errors.extend(refusal(request.command.keys[n], text) for n, text in reply.refused())
             if reply.word in ("FOLDED", "GONE"):
                 self._move_on(actor, reply, now)
             else:
@@ -122,11 +145,11 @@ class Writer(Intake):
             return
         self.flushes += 1
         self.flushed += len(chunk)
-        for key0 in chunk.totals[Kind.SHARDS]:
-            gates.open(key0, actor.tables[Kind.SHARDS].refused.get(key0))
+        self.full = self.full and self.waiting() >= self.settings.max_pending
+        for key0, shards in chunk.totals[Kind.SHARDS].items():
+            gates.answered(key0, shards, actor.tables[Kind.SHARDS].refused.get(key0))
         for table in actor.tables:
-            for key, text in table.refused.items():
-                self.errors.append(refusal(key, text))
+            self.errors.extend(refusal(k, table.refused[k]) for k in actor.refused_now if k in table.refused)
 
     def unanswered(self, request: Request) -> None:
         """The connection broke or the time is over: what was sent may or may not have been applied."""
@@ -174,7 +197,7 @@ class Writer(Intake):
     def closed(self) -> bool:
         """Every actor is closed and folded, but for those with what Redis refuses; nothing has been counted since."""
         return self.clean and all(
-            not actor.settled or (actor is bucket.current and actor.phase is Phase.NEW)
+            not actor.delivered or (actor is bucket.current and actor.phase is Phase.NEW)
             for bucket in self.buckets
             for actor in bucket.actors
         )
@@ -206,14 +229,14 @@ class Writer(Intake):
 
     def refusals(self) -> list[Refused]:
         """Return what Redis, or the range of a slot, refuses at present, one error per counter."""
-        found: list[Refused] = [
-            Overflow(f"counter {name_shown(name)!r}: {amount} more do not fit into an int64 slot", counter=name)
+        found: dict[bytes, Refused] = {
+            name: Overflow(f"counter {name_shown(name)!r}: {amount} more do not fit into an int64 slot", counter=name)
             for name, amount in self.overflowed.items()
-        ]
-        for actor in self.actors():
-            for table in actor.tables:
-                found.extend(refusal(key, text) for key, text in table.refused.items())
-        return found
+        }
+        for table in self._tables():
+            for key, text in table.refused.items():
+                found.setdefault(name_of(key), refusal(key, text))
+        return list(found.values())
 
     def retry_refused(self) -> None:
         """What Redis refused is to be sent again; in other shards than 0 only when their number is published."""
