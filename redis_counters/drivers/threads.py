@@ -113,8 +113,9 @@ class ThreadRunner:
             try:
                 thread.start()
                 self.thread = thread
-                self.helper = threading.Thread(target=self._absorb_meanwhile, name="redis-counters-buffer", daemon=True)
-                self.helper.start()
+                helper = threading.Thread(target=self._absorb_meanwhile, name="redis-counters-buffer", daemon=True)
+                helper.start()
+                self.helper = helper
             except RuntimeError:  # the interpreter is shutting down, or there are no threads to be had
                 pass
             return self.thread is not None and self.thread.is_alive()

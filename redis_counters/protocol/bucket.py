@@ -52,9 +52,8 @@ class Bucket:
         """What is counted from now on goes to a new actor."""
         actor = Actor(self.number, self.registry, self.mint, self.settings.display, now)
         if self.actors:
-            for table, before in zip(actor.tables, self.current.tables, strict=True):
+            for table, before in zip(actor.tables[:2], self.current.tables[:2], strict=True):
                 table.gated |= before.gated
-                _move_refused(before, table)
         self.actors.append(actor)
         self.tables: tuple[Table, Table, Table] = actor.tables
         self.plus = (actor.tables[0].total, actor.tables[0].dirty)  # what an increment by one touches
@@ -80,6 +79,9 @@ class Bucket:
             else:
                 self.window_start, self.taken_before = now, taken
         for actor in self.actors[:-1]:
+            for before, table in zip(actor.tables, self.tables, strict=True):
+                if before.refused and actor.unknown is None:
+                    _move_refused(before, table)
             if now - actor.last_acknowledged >= window:
                 actor.retire()
 
@@ -111,13 +113,14 @@ class Bucket:
 
 
 def _move_refused(before: Table, table: Table) -> None:
-    """What Redis refuses waits in the new actor, so that the old one can end. Nothing of it was ever applied."""
-    for key, text in before.refused.items():
+    """What Redis refuses waits in the current actor, so that an older one can end. Nothing of it was ever applied."""
+    for key in before.refused.keys() - before.dirty.keys():
         applied = before.acknowledged.get(key, 0)
-        rest = before.total[key] - (0 if table.kind is Kind.SHARDS else applied)
-        table.total[key] = table.total.get(key, 0) + rest
-        table.refused[key] = text
+        if table.kind is Kind.SHARDS:
+            table.total[key] = max(before.total[key], table.total.get(key, 0))
+        else:
+            table.total[key] = table.total.get(key, 0) + before.total[key] - applied
+        table.refused[key] = before.refused.pop(key)
         before.total[key] = applied
-    for key in before.refused.keys() - before.acknowledged.keys():
-        del before.total[key]
-    before.refused = {}
+        if not applied:
+            del before.total[key]
