@@ -15,7 +15,7 @@ from redis_counters.errors import (
     UsageError,
     WrongType,
 )
-from redis_counters.protocol.core import Inspection
+from redis_counters.protocol.inspection import Inspection
 from redis_counters.protocol.stats import Stats
 from redis_counters.protocol.values import CounterValue
 

@@ -10,7 +10,7 @@ from redis_counters.drivers.tasks import TaskRunner
 from redis_counters.drivers.urls import open_url
 from redis_counters.face import CounterBase, CountersBase, make_core
 from redis_counters.face import nothing_asyncio as nothing
-from redis_counters.protocol.core import Inspection
+from redis_counters.protocol.inspection import Inspection, inspect
 from redis_counters.protocol.settings import check_age, checked_age
 from redis_counters.protocol.values import CounterValue, Name, name_bytes
 
@@ -137,8 +137,11 @@ class Counters(CountersBase):
             await stop()
 
     async def inspect(self, name: Name) -> Inspection:
-        """Return what Redis holds of a counter: shards, slots, actors. Cost: 2 round trips or more."""
-        return await self._runner.ask(self._core.inspect(name))
+        """Return what Redis holds of a counter: shards, slots, actors.
+
+        Cost: up to 2 round trips per shard and one more; O(slots).
+        """
+        return await self._runner.ask(inspect(self._core.reads, name))
 
 
 class Counter(CounterBase):

@@ -9,7 +9,7 @@ from typing import Any
 from redis_counters.drivers.threads import ThreadRunner
 from redis_counters.drivers.urls import open_url
 from redis_counters.face import CounterBase, CountersBase, make_core, nothing
-from redis_counters.protocol.core import Inspection
+from redis_counters.protocol.inspection import Inspection, inspect
 from redis_counters.protocol.settings import check_age, checked_age
 from redis_counters.protocol.values import CounterValue, Name, name_bytes
 
@@ -134,8 +134,11 @@ class Counters(CountersBase):
             stop()
 
     def inspect(self, name: Name) -> Inspection:
-        """Return what Redis holds of a counter: shards, slots, actors. Cost: 2 round trips or more."""
-        return self._runner.ask(self._core.inspect(name))
+        """Return what Redis holds of a counter: shards, slots, actors.
+
+        Cost: up to 2 round trips per shard and one more; O(slots).
+        """
+        return self._runner.ask(inspect(self._core.reads, name))
 
 
 class Counter(CounterBase):

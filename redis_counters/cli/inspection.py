@@ -13,7 +13,7 @@ from redis_counters.cli.session import session
 from redis_counters.crdt.slotmap import Half
 
 if TYPE_CHECKING:
-    from redis_counters.protocol.core import Inspection, ShardView
+    from redis_counters.protocol.inspection import Inspection, ShardView
 
 COLUMNS = ["shard", "bucket", "dot", "entry", "sign", "total", "floor", "counts", "state", "writer", "last seen"]
 NUMBERS = ["shard", "bucket", "total", "floor", "counts"]

@@ -31,7 +31,6 @@ from redis_counters.drivers.redis_py import AsyncioLane, Client, ask_asyncio, no
 from redis_counters.errors import CounterError, Refused, Unavailable
 from redis_counters.protocol.commands import Command
 from redis_counters.protocol.core import Core
-from redis_counters.protocol.goal import Goal
 from redis_counters.protocol.pump import Send
 from redis_counters.protocol.reads import Claim
 from redis_counters.protocol.stats import Stats
@@ -120,8 +119,7 @@ class TaskRunner:
         await self.retrying(self._round_unless_stopped)
 
     def _nothing_to_do(self) -> bool:
-        writer = self.core.writer
-        return writer.clean and not self.urgent.is_set() and not writer.house_due(self.core.clock())
+        return not self.urgent.is_set() and self.core.nothing_to_do()
 
     async def _pause(self, seconds: float) -> None:
         """Wait, unless somebody wants a flush; meanwhile the buffer must not grow with every increment."""
@@ -202,11 +200,8 @@ class TaskRunner:
 
     async def flush(self, timeout: float | None) -> None:
         limit = FLUSH_TIMEOUT if timeout is None else timeout
-        writer = self.core.writer
-        writer.drain_amounts()
-        writer.retry_refused()
-        goal = Goal(writer)
-        if goal.reached() and not writer.overflowed:
+        goal = self.core.begin_flush()
+        if goal is None:
             return
         if self.stopped:
             raise closed()
@@ -218,9 +213,7 @@ class TaskRunner:
         if self.refusing:
             return
         self.refusing = True
-        writer.drain()
-        writer.retry_refused()
-        writer.closing = True
+        self.core.begin_close()
         refusal: Refused | None = None
         try:
             await self._work_until(lambda: writer.closed, time.monotonic() + timeout)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from collections.abc import Callable
 
-from redis_counters.crdt.slotmap import INT64_MAX, SlotMap, parse
-from redis_counters.errors import CounterError, Overflow, WrongType
+from redis_counters.crdt.slotmap import INT64_MAX
+from redis_counters.errors import CounterError, Overflow
 from redis_counters.protocol.buffer import Buffer
-from redis_counters.protocol.commands import Command, hgetall, hmget
-from redis_counters.protocol.keys import KeySpace
-from redis_counters.protocol.pump import Steps, flush_round, look_up_namespace
-from redis_counters.protocol.reads import Reads, fields_of
+from redis_counters.protocol.goal import Goal
+from redis_counters.protocol.pump import Steps, flush_round
+from redis_counters.protocol.reads import Reads
 from redis_counters.protocol.settings import Settings
 from redis_counters.protocol.shards import check_shards
 from redis_counters.protocol.stats import Stats
@@ -20,38 +18,6 @@ from redis_counters.protocol.writer import Writer
 
 SMALL = 2**31
 """Amounts up to this go into the buffer unseen; whether larger ones fit is checked at the call."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShardView:
-    """One shard of a counter as Redis holds it."""
-
-    shard: int
-    bucket: int
-    key: bytes
-    map: SlotMap
-
-
-@dataclass(frozen=True, slots=True)
-class ActorView:
-    """An actor as its bucket's registry holds it; ``state``: open, closed, folded, or gone (no record)."""
-
-    id: bytes
-    state: str
-    seq: int
-    last_seen: int
-    display: str
-
-
-@dataclass(frozen=True, slots=True)
-class Inspection:
-    """A counter as Redis holds it, without what this process has not flushed yet."""
-
-    name: str | bytes
-    shards: int
-    value: int
-    parts: tuple[ShardView, ...]
-    actors: dict[bytes, ActorView]
 
 
 class Core:
@@ -73,12 +39,15 @@ class Core:
         self.buffer = Buffer()
         self.failures = 0
         self.last_error: str | None = None
+        self.known_shards: dict[bytes, int] = {}
         self.begin()
 
     def begin(self) -> None:
         """The client owns nothing and has a new identity: at the start, and in the child of a fork."""
         self.buffer.clear()
         self.writer = Writer(self.settings, self.buffer, self.mint)
+        for name, shards in self.known_shards.items():  # what handles asked for holds in the child too
+            self.writer.shards.learn(name, shards)
         self.reads = Reads(self.writer, self.clock, self.wall, self.chance)
 
     # -- counting, where it is not the plain increment by one
@@ -108,7 +77,8 @@ class Core:
     def declare(self, name: bytes, shards: int | None) -> None:
         """The counter has at least that many shards."""
         if shards is not None:
-            self.writer.shards.learn(name, check_shards("shards", shards))
+            self.known_shards[name] = max(check_shards("shards", shards), self.known_shards.get(name, 1))
+            self.writer.shards.learn(name, shards)
 
     # -- flushing
 
@@ -117,8 +87,26 @@ class Core:
         return flush_round(self.writer, self.clock)
 
     def failed(self, error: CounterError) -> None:
+        """A round did not go through."""
         self.failures += 1
         self.last_error = str(error)
+
+    def begin_flush(self) -> Goal | None:
+        """Return what a flush has to wait for, None if there is nothing; what was refused is tried once more."""
+        self.writer.drain_amounts()
+        self.writer.retry_refused()
+        goal = Goal(self.writer)
+        return None if goal.reached() and not self.writer.overflowed else goal
+
+    def begin_close(self) -> None:
+        """From the next round on, every actor that has all of it across is closed and folded."""
+        self.writer.drain()
+        self.writer.retry_refused()
+        self.writer.closing = True
+
+    def nothing_to_do(self) -> bool:
+        """True if no round is needed, neither for what was counted nor for actors that should end."""
+        return self.writer.clean and not self.writer.house_due(self.clock())
 
     def squeeze(self, name: Name, amount: int) -> bool:
         """With the buffer full: the amount is counted if its counter waits already, for that takes no more memory."""
@@ -145,41 +133,3 @@ class Core:
             uncertain=writer.uncertain,
             last_error=self.last_error,
         )
-
-    # -- looking at a counter
-
-    def inspect(self, name: Name) -> Generator[list[Command], list[object], Inspection]:
-        """Return what Redis holds of a counter. Cost: up to 2 round trips per shard and one more; O(slots)."""
-        raw_name, writer = name_bytes(name), self.writer
-        if writer.keys is None:
-            (raw,) = yield [look_up_namespace(self.settings)]
-            self.reads.settle(raw)
-        keys = writer.keys or KeySpace(self.settings.namespace, self.settings.buckets)
-        maps: list[SlotMap] = []
-        while len(maps) < max([1, writer.shards.of(raw_name), *(m.shards for m in maps[:1])]):
-            (raw,) = yield [hgetall(keys.shard_key(raw_name, len(maps))[1])]
-            maps.append(_slot_map(raw, raw_name))
-        parts = tuple(ShardView(i, *keys.shard_key(raw_name, i), m) for i, m in enumerate(maps))
-        actors: dict[bytes, ActorView] = {}
-        for part in parts:
-            ids = sorted(part.map.actors - actors.keys())
-            if ids:
-                (raw,) = yield [hmget(keys.registries[part.bucket], ids)]
-                records = raw if isinstance(raw, list) else [None] * len(ids)
-                actors.update((id, _actor_view(id, record)) for id, record in zip(ids, records, strict=True))
-        return Inspection(name_shown(raw_name), len(maps), sum(m.value for m in maps), parts, actors)
-
-
-def _slot_map(raw: object, name: bytes) -> SlotMap:
-    try:
-        return parse(fields_of(raw, name))
-    except ValueError as error:
-        raise WrongType(f"counter {name_shown(name)!r}: {error}", counter=name) from None
-
-
-def _actor_view(actor: bytes, record: object) -> ActorView:
-    if not isinstance(record, bytes):
-        return ActorView(actor, "gone", 0, 0, "")
-    state, seq, seen, _owner, display = record.split(b" ", 4)
-    word = {b"o": "open", b"c": "closed", b"f": "folded"}.get(state, "unknown")
-    return ActorView(actor, word, int(seq), int(seen), display.decode("utf-8", "replace"))

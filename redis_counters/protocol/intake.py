@@ -12,6 +12,7 @@ from redis_counters.protocol.buffer import Buffer
 from redis_counters.protocol.gates import Gates
 from redis_counters.protocol.keys import KeySpace, name_of
 from redis_counters.protocol.settings import Settings
+from redis_counters.protocol.shards import Shards
 from redis_counters.protocol.slots import Kind, Table
 
 
@@ -22,7 +23,7 @@ class Intake:
         self.settings = settings
         self.buffer = buffer
         self.mint = mint
-        self.shards = settings.shards
+        self.shards = Shards(settings.shards)
         self.choice = crc32(mint().encode())  # of the shard, in every counter, that this process writes to
         self.keys: KeySpace | None = None
         self.buckets: list[Bucket] = []

@@ -7,15 +7,11 @@ connection answers come in the order of the commands.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
-from redis_counters.errors import SchemaMismatch
-from redis_counters.protocol.commands import CONTRACTS, Command, ErrorReply, Script, hmget
-from redis_counters.protocol.keys import SCHEMA, KeySpace, meta_key
-from redis_counters.protocol.refusals import error_for
-from redis_counters.protocol.replies import BadReply, Reply
-from redis_counters.protocol.settings import Settings
+from redis_counters.protocol.commands import Command, ErrorReply
+from redis_counters.protocol.namespace import open_namespace, opened_keys
 from redis_counters.protocol.writer import Request, Writer
 
 WINDOW = 4  # commands on their way: more gains nothing, the server is never idle with these
@@ -78,37 +74,10 @@ def flush_round(writer: Writer, clock: Callable[[], float]) -> Steps:
 
 def _settle(writer: Writer, clock: Callable[[], float]) -> Steps:
     settings = writer.settings
-    buckets = writer.keys.buckets if writer.keys is not None else settings.buckets
-    command = Command(Script.NAMESPACE_OPEN, (meta_key(settings.namespace),), (SCHEMA, buckets, settings.region))
+    command = open_namespace(settings, writer.keys.buckets if writer.keys is not None else settings.buckets)
     yield Send(command)
     raw = yield RECEIVE
     if isinstance(raw, ErrorReply) and raw.code == "NOSCRIPT":
         yield Send(command, text=True)
         raw = yield RECEIVE
-    if isinstance(raw, ErrorReply):
-        raise error_for(raw, Script.NAMESPACE_OPEN)
-    reply = Reply(raw, CONTRACTS[Script.NAMESPACE_OPEN].replies)
-    writer.settle(settled_keys(reply.values, settings), clock())
-
-
-def look_up_namespace(settings: Settings) -> Command:
-    """Return the command that finds the namespace's record, and makes nothing: readers need no right to write."""
-    return hmget(meta_key(settings.namespace), (b"schema", b"buckets", b"region"))
-
-
-def settled_keys(values: Sequence[object], settings: Settings) -> KeySpace:
-    """Return the key space that the namespace's record (schema, buckets, region) settles. Raises SchemaMismatch."""
-    name = settings.namespace.decode()
-    if len(values) != 3:
-        raise BadReply(f"expected schema, buckets and region of namespace {name!r}, got {len(values)} values")
-    schema, buckets, region = (value if isinstance(value, bytes) else str(value).encode() for value in values)
-    if schema != b"%d" % SCHEMA:
-        raise SchemaMismatch(f"namespace {name!r} has schema {schema.decode()!r}, this version knows {SCHEMA}")
-    if region != settings.region:
-        raise SchemaMismatch(f"namespace {name!r} belongs to region {region!r}, not {settings.region!r}")
-    if not buckets.isdigit() or int(buckets) < 1:
-        raise SchemaMismatch(f"namespace {name!r} has {buckets.decode()!r} buckets")
-    return KeySpace(settings.namespace, int(buckets))
-
-
-__all__ = ["RECEIVE", "Receive", "Send", "Steps", "flush_round", "look_up_namespace", "settled_keys"]
+    writer.settle(opened_keys(raw, settings), clock())

@@ -17,7 +17,7 @@ from redis_counters.errors import CounterError, WrongType
 from redis_counters.protocol.actor import Actor
 from redis_counters.protocol.commands import Command, ErrorReply, Script, hgetall
 from redis_counters.protocol.keys import KeySpace
-from redis_counters.protocol.pump import look_up_namespace, settled_keys
+from redis_counters.protocol.namespace import look_up_namespace, settled_keys
 from redis_counters.protocol.refusals import error_for
 from redis_counters.protocol.replies import BadReply
 from redis_counters.protocol.slots import Kind, Table

@@ -10,7 +10,7 @@ from redis_counters.errors import UsageError
 from redis_counters.protocol.keys import DEFAULT_BUCKETS, namespace_bytes
 from redis_counters.protocol.shards import Shards
 
-MAX_BATCH = 2_000  # Lua unpacks at most about 4,000 arguments everywhere, and longer scripts block others
+MAX_BATCH = 2_000  # a script blocks the others: this many counters take a few milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Settings:
     namespace: bytes
     region: bytes
     display: bytes
-    shards: Shards
+    shards: int | Mapping[str, int]
     flush_interval: float
     max_batch: int
     max_pending: int
@@ -55,7 +55,7 @@ def make_settings(
         namespace=namespace_bytes(namespace),
         region=_text("region", region),
         display=_text("actor", actor, empty=True)[:200],
-        shards=Shards(shards),
+        shards=_shards(shards),
         flush_interval=_seconds("flush_interval", flush_interval, above=0.0),
         max_batch=_whole("max_batch", max_batch, 1, MAX_BATCH),
         max_pending=_whole("max_pending", max_pending, 1, 2**53),
@@ -80,6 +80,11 @@ def check_age(option: str, value: float) -> float:
 def checked_age(value: float | None, option: str = "max_age") -> float | None:
     """Return an age in seconds, or None where none was given. Raises TypeError, UsageError."""
     return None if value is None else check_age(option, value)
+
+
+def _shards(option: int | Mapping[str, int]) -> int | Mapping[str, int]:
+    Shards(option)  # raises what is wrong with it
+    return dict(option) if isinstance(option, Mapping) else option
 
 
 def _seconds(option: str, value: float, *, above: float = -1.0) -> float:

@@ -134,7 +134,7 @@ class Schedule:
                 namespace="t",
                 shards=rng.choice([1, 1, 2, 4]),
                 max_batch=rng.choice([1, 2, 9]),
-                # A lost registry forgets what was folded: see docs/design.md, "What it cannot do".
+                # A lost registry forgets what was folded: see docs/design.md, "Limits".
                 rotate_slots=100 if self.registry_loss else rng.choice([1, 2, 100]),
                 reassert_window=WINDOW,
                 buckets=BUCKETS,

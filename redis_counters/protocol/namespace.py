@@ -1,0 +1,44 @@
+"""The namespace's own record: schema, number of buckets, region. What was settled first stays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from redis_counters.errors import SchemaMismatch
+from redis_counters.protocol.commands import CONTRACTS, Command, ErrorReply, Script, hmget
+from redis_counters.protocol.keys import SCHEMA, KeySpace, meta_key
+from redis_counters.protocol.refusals import error_for
+from redis_counters.protocol.replies import BadReply, Reply
+from redis_counters.protocol.settings import Settings
+
+
+def open_namespace(settings: Settings, buckets: int) -> Command:
+    """Return the command that makes the record, or finds it."""
+    return Command(Script.NAMESPACE_OPEN, (meta_key(settings.namespace),), (SCHEMA, buckets, settings.region))
+
+
+def opened_keys(raw: object, settings: Settings) -> KeySpace:
+    """Return the key space from the answer to `open_namespace`. Raises as `settled_keys`, and what Redis refuses."""
+    if isinstance(raw, ErrorReply):
+        raise error_for(raw, Script.NAMESPACE_OPEN)
+    return settled_keys(Reply(raw, CONTRACTS[Script.NAMESPACE_OPEN].replies).values, settings)
+
+
+def look_up_namespace(settings: Settings) -> Command:
+    """Return the command that finds the namespace's record, and makes nothing: readers need no right to write."""
+    return hmget(meta_key(settings.namespace), (b"schema", b"buckets", b"region"))
+
+
+def settled_keys(values: Sequence[object], settings: Settings) -> KeySpace:
+    """Return the key space that the namespace's record (schema, buckets, region) settles. Raises SchemaMismatch."""
+    name = settings.namespace.decode()
+    if len(values) != 3:
+        raise BadReply(f"expected schema, buckets and region of namespace {name!r}, got {len(values)} values")
+    schema, buckets, region = (value if isinstance(value, bytes) else str(value).encode() for value in values)
+    if schema != b"%d" % SCHEMA:
+        raise SchemaMismatch(f"namespace {name!r} has schema {schema.decode()!r}, this version knows {SCHEMA}")
+    if region != settings.region:
+        raise SchemaMismatch(f"namespace {name!r} belongs to region {region!r}, not {settings.region!r}")
+    if not buckets.isdigit() or int(buckets) < 1:
+        raise SchemaMismatch(f"namespace {name!r} has {buckets.decode()!r} buckets")
+    return KeySpace(settings.namespace, int(buckets))
