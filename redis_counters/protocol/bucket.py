@@ -85,16 +85,18 @@ class Bucket:
             if now - actor.last_acknowledged >= window:
                 actor.retire()
 
-    def close(self) -> None:
-        """Every actor ends as soon as all it holds is across; one that never opened has nothing to end."""
-        for actor in self.actors:
-            if actor is not self.current or actor.phase is not Phase.NEW:
-                actor.retire()
+    def close(self, now: float) -> None:
+        """Every actor ends as soon as all it holds is across; one that never opened has nothing to end.
+
+        An actor that ends is never the current one: what is counted even now would be lost with it.
+        """
+        if self.current.phase is not Phase.NEW and self.current.delivered:
+            self.begin(now)
+        for actor in self.actors[:-1]:
+            actor.retire()
 
     def drop(self, actor: Actor, now: float) -> None:
-        """The actor is done. If it was the current one, closed, another begins, in case that counting goes on."""
-        if actor is self.current:
-            self.begin(now)
+        """The actor is done."""
         self.actors.remove(actor)
 
     def move_on(self, actor: Actor, rest: Totals, now: float) -> None:

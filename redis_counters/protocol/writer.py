@@ -90,7 +90,7 @@ class Writer(Intake):
             if bucket.busy or bucket.failed:
                 continue
             if self.closing:
-                bucket.close()
+                bucket.close(now)
             else:
                 bucket.keep_house(now)
             for actor in [actor for actor in bucket.actors if actor.phase is Phase.DONE]:

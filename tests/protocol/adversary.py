@@ -26,6 +26,7 @@ from redis_counters.protocol.writer import Request, Writer
 NAMES = (b"x", b"y", b"z")
 BUCKETS = 2
 WINDOW = 20.0  # seconds
+LATEST = 4 * WINDOW  # no command arrives later than that: see docs/design.md, "Limits"
 
 
 class Server:
@@ -120,7 +121,7 @@ class Schedule:
         self.rng = rng = random.Random(seed)
         self.server = Server(client)
         self.now = 0.0
-        self.late: list[Command] = []
+        self.late: list[tuple[float, Command]] = []  # when they were sent; the network forgets them some day
         self.fail_overs = rng.random() < 0.5
         self.registry_loss = rng.random() < 0.15
         self.deletions = rng.random() < 0.15 and not self.fail_overs and not self.registry_loss
@@ -169,7 +170,7 @@ class Schedule:
         elif event < 0.72:
             self._exchange(client)
         elif event < 0.78 and self.late:
-            self.server.run(self.late.pop(rng.randrange(len(self.late))))
+            self._deliver_late()
         elif event < 0.81 and self.fail_overs:
             self.server.fail_over(rng.randint(1, 6))
         elif event < 0.85:
@@ -191,7 +192,7 @@ class Schedule:
             return
         fate = rng.random()
         if fate < 0.15:  # delayed past its time-out
-            self.late.append(request.command)
+            self.late.append((self.now, request.command))
             client.writer.unanswered(request)
         elif fate < 0.22:  # lost
             client.writer.unanswered(request)
@@ -201,8 +202,13 @@ class Schedule:
                 client.writer.unanswered(request)
             else:
                 if fate < 0.36:  # a copy stays behind
-                    self.late.append(request.command)
+                    self.late.append((self.now, request.command))
                 client.writer.answered(request, reply, self.now)
+
+    def _deliver_late(self) -> None:
+        sent, command = self.late.pop(self.rng.randrange(len(self.late)))
+        if self.now - sent < LATEST:
+            self.server.run(command)
 
     def _janitor(self) -> None:
         """Close an actor that lives, or fold one that was closed long enough ago."""
@@ -235,7 +241,7 @@ class Schedule:
             client.writer.drain()
         for turn in range(4000):
             if self.late and self.rng.random() < 0.3:
-                self.server.run(self.late.pop(self.rng.randrange(len(self.late))))
+                self._deliver_late()
             self._pass(1.0)
             busy = False
             for client in self.clients:
