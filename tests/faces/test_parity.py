@@ -13,6 +13,7 @@ import redis_counters.asyncio
 from redis_counters import Counter, Counters
 from redis_counters.asyncio import Counter as AsyncioCounter
 from redis_counters.asyncio import Counters as AsyncioCounters
+from redis_counters.protocol.settings import make_settings
 
 PAIRS = [pytest.param(Counters, AsyncioCounters, id="Counters"), pytest.param(Counter, AsyncioCounter, id="Counter")]
 
@@ -102,6 +103,22 @@ def test_the_module_says_what_it_exports() -> None:
     raised = [e for e in errors if isinstance(e, type) and issubclass(e, Exception)]
     assert raised
     assert all(issubclass(e, redis_counters.CounterError) for e in raised)
+
+
+@pytest.mark.parametrize("face", [Counters, AsyncioCounters], ids=["blocking", "asyncio"])
+def test_the_options_are_those_of_the_settings(face: type) -> None:
+    """Every setting is an option of both faces, with the same default; beside them there are client and actor."""
+    settings = {name: default for name, _kind, default in parameters(make_settings)}
+    options = {name: default for name, _kind, default in parameters(members(face)["__init__"]) if name != "self"}
+    assert options.pop("client") is inspect.Parameter.empty
+    assert options.pop("actor") is None
+    assert settings.pop("actor") == ""
+    assert len(options) > 10
+    assert options == settings
+    assert [name for name, kind, _default in parameters(members(face)["__init__"]) if kind != "KEYWORD_ONLY"] == [
+        "self",
+        "client",
+    ]
 
 
 def test_defaults_are_those_of_the_interface() -> None:

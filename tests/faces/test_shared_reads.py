@@ -1,0 +1,126 @@
+"""Readers that meet: with others who read the same, and with processes that settle or count something meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+from redis.asyncio.retry import Retry as AsyncioRetry
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from redis_counters import Unavailable
+from redis_counters.testing import LossyLink
+from tests.faces.either import FACES, Either, client_of, closed, truth
+from tests.servers import RealServer
+
+READERS = 8
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what is sure to come."""
+    for _ in range(2000):
+        if condition():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("it does not come")
+
+
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("buckets", [1, 4, 40])
+def test_others_settle_the_buckets_after_the_first_read(any_server: RealServer, face: str, buckets: int) -> None:
+    """Reads of an empty namespace leave no trace of the number of buckets that this process would have chosen."""
+    names = ["x", "a", "b", "c", *(f"n{i}" for i in range(20))]
+
+    async def main() -> None:
+        async with Either.on(face, any_server, max_age=60) as counters:
+            for name in names:
+                assert await counters.get(name) == 0
+            async with Either.on(face, any_server, buckets=buckets) as other:
+                other.incr("other")
+                await other.flush()
+            for name in names:
+                counters.incr(name, 5)
+            await counters.flush()
+            for name in names:
+                assert await counters.get(name) == 5
+            assert set((await counters.get_many(names)).values()) == {5}
+            assert set((await counters.get_many(names, max_age=0)).values()) == {5}
+
+    asyncio.run(main())
+    assert truth(any_server, [*names, "other"]) == {b"other": 1, **{name.encode(): 5 for name in names}}
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_no_cache_asked_for_is_no_cache_given(any_server: RealServer, face: str) -> None:
+    """With the option max_age=0 a plain read is fresh also while another one is on its way."""
+
+    async def main(link: LossyLink) -> None:
+        client = client_of(face, any_server, port=int(link.url.rpartition(":")[2].partition("/")[0]))
+        async with Either(face, client, max_age=0) as counters:
+            assert await counters.get("x") == 0
+            async with Either.on(face, any_server) as other:
+                other.incr("x", 7)
+            link.delay(0.3)
+            leader = asyncio.create_task(counters.background("get", "x"))
+            await until(lambda: bool(counters.counters._core.reads.fetching))
+            assert await counters.get("x") == 7
+            assert await leader == 7
+            link.heal()
+        await closed(client)
+
+    with LossyLink(any_server.url) as link:
+        asyncio.run(main(link))
+
+
+class Counting(redis.Redis):
+    """A client that counts what is asked of Redis by its readers."""
+
+    asked = 0
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:
+        self.asked += 1
+        return super().execute_command(*args, **options)  # type: ignore[no-untyped-call] # redis-py's
+
+
+class AsyncioCounting(redis.asyncio.Redis):
+    """The same for the asyncio face."""
+
+    asked = 0
+
+    async def execute_command(self, *args: Any, **options: Any) -> Any:
+        self.asked += 1
+        return await super().execute_command(*args, **options)  # type: ignore[no-untyped-call] # redis-py's
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_readers_of_a_frozen_server_fail_together(private_server: RealServer, face: str) -> None:
+    """Eight readers of a counter wait for one answer that does not come: all fail with that, none asks on its own."""
+    place: dict[str, Any] = {"host": private_server.host, "port": private_server.port, "socket_timeout": 0.5}
+
+    async def main() -> None:
+        client: Counting | AsyncioCounting
+        if face == "blocking":
+            client = Counting(retry=Retry(NoBackoff(), 0), **place)
+        else:
+            client = AsyncioCounting(retry=AsyncioRetry(NoBackoff(), 0), **place)
+        async with Either(face, client) as counters:
+            private_server.pause()
+            try:
+                readers = [asyncio.create_task(counters.background("get", "x")) for _ in range(READERS)]
+                failures = await asyncio.gather(*readers, return_exceptions=True)
+            finally:
+                private_server.resume()
+            assert all(isinstance(failure, Unavailable) for failure in failures)
+            assert 1 <= client.asked <= 2  # 2: of one that came too late
+            assert len({id(failure) for failure in failures}) <= 2
+            counters.incr("x", 5)
+            assert await counters.get("x") == 5
+        await closed(client)
+
+    asyncio.run(main())
+    assert truth(private_server, ["x"]) == {b"x": 5}

@@ -1,0 +1,77 @@
+"""A shard other than 0 is used only after shard 0 tells of it, so that no reader misses it."""
+
+from __future__ import annotations
+
+from redis_counters.protocol.commands import Script
+from redis_counters.protocol.writer import Request
+from tests.faces.either import truth
+from tests.protocol.by_hand import ByHand
+from tests.servers import RealServer
+
+
+def on_its_way(hand: ByHand) -> Request:
+    """Return the first flush that the writer sends; what has to come before it is answered."""
+    hand.writer.new_round()
+    while True:
+        request = hand.request()
+        assert request is not None
+        if request.command.script is Script.SLOTS_MERGE:
+            return request
+        hand.answer(request)
+
+
+def test_a_gate_opens_for_the_number_that_was_asked_for(any_server: RealServer) -> None:
+    """Two shards are on their way when eight are asked for: the answer to two opens nothing that readers may miss."""
+    hand = ByHand(any_server.client(), choice=3)  # of 2 shards it writes to 1, of 8 to 3
+    hand.writer.shards.learn(b"x", 2)
+    hand.count(b"x", 1)
+    request = on_its_way(hand)
+    assert list(request.command.keys[1:]) == [hand.key(b"x")]  # shard 0 alone, with the number of shards
+    hand.writer.shards.learn(b"x", 8)
+    hand.count(b"x", 10)
+    hand.answer(request)
+
+    def nothing_is_missed() -> None:
+        assert truth(any_server, ["x"]) == {b"x": hand.value(b"x")}
+
+    nothing_is_missed()
+    bucket0, _ = hand.keys.shard_key(b"x", 0)
+    hand.writer.buckets[bucket0].failed = True  # the new number of shards gets no further for now
+    hand.go_on(each=nothing_is_missed)
+    assert hand.value(b"x") < 11
+    for _ in range(4):
+        hand.writer.new_round()
+        hand.go_on(each=nothing_is_missed)
+    assert hand.writer.clean
+    assert truth(any_server, ["x"]) == {b"x": 11}
+
+
+def test_a_refused_number_of_shards_is_tried_again(any_server: RealServer) -> None:
+    """Shard 0 holds something else, so nothing may be sent; once that is gone, the next increment brings all along."""
+    hand = ByHand(any_server.client(), choice=3, shards=4)
+    hand.client.set(hand.key(b"x"), "text")
+    hand.count(b"x", 1)
+    for _ in range(3):
+        hand.round()
+    assert hand.writer.pending() == {"x": 1}
+    assert {error.counter for error in hand.writer.refusals()} == {b"x"}
+    hand.client.delete(hand.key(b"x"))
+    hand.count(b"x", 1)
+    for _ in range(3):
+        hand.round()
+    assert hand.writer.pending() == {}
+    assert hand.writer.refusals() == []
+    assert hand.writer.clean
+    assert truth(any_server, ["x"]) == {b"x": 2}
+
+
+def test_a_number_of_shards_that_stays_refused_keeps_the_gate_shut(any_server: RealServer) -> None:
+    """Trying again with each increment, while the cause is there, sends nothing that no reader would find."""
+    hand = ByHand(any_server.client(), choice=3, shards=4)
+    hand.client.set(hand.key(b"x"), "text")
+    for counted in range(1, 4):
+        hand.count(b"x", 1)
+        for _ in range(3):
+            hand.round()
+        assert hand.writer.pending() == {"x": counted}
+        assert hand.client.hgetall(hand.key(b"x", 3)) == {}

@@ -1,0 +1,111 @@
+"""A round sends what was counted before it began, and what is counted meanwhile is for the next one."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from redis_counters import Counters
+from redis_counters.protocol.buffer import Buffer
+from redis_counters.protocol.commands import Script
+from redis_counters.protocol.keys import KeySpace
+from redis_counters.protocol.settings import make_settings
+from redis_counters.protocol.writer import Writer
+from tests.faces.either import commandstats, reset_stats, truth
+from tests.protocol.by_hand import ByHand
+from tests.servers import RealServer
+
+
+@pytest.mark.parametrize("how", ["by one", "by amount", "downwards"])
+@pytest.mark.parametrize("names", [1, 3])
+def test_a_round_sends_what_was_counted_before_it(any_server: RealServer, names: int, how: str) -> None:
+    """The same names are counted on before each answer, yet the round is one script a bucket; the next sends the rest.
+
+    Else a hot counter would be sent as fast as Redis answers, instead of once per interval.
+    """
+    hand = ByHand(any_server.client(), buckets=1)
+    counted = 0
+
+    def count() -> None:
+        nonlocal counted
+        for number in range(names):
+            if how == "by one":
+                hand.buffer.ones.append(b"n%d" % number)
+            else:
+                hand.buffer.amounts.append((b"n%d" % number, 1 if how == "by amount" else -1))
+        hand.writer.drain()
+        counted += 1 if how != "downwards" else -1
+
+    def values() -> set[int]:
+        return {hand.value(b"n%d" % number, 1) for number in range(names)}
+
+    count()
+    assert hand.pumped_round(count) == {Script.ACTOR_OPEN: 1, Script.SLOTS_MERGE: 1}
+    for _ in range(3):
+        before = counted
+        assert hand.pumped_round(count) == {Script.SLOTS_MERGE: 1}
+        assert values() == {before}
+    assert hand.pumped_round(lambda: None) == {Script.SLOTS_MERGE: 1}
+    assert values() == {counted}
+    assert hand.writer.clean
+    assert hand.pumped_round(lambda: None) == {}
+
+
+class Flooded(Buffer):
+    """A buffer that others count into while it is emptied: each time something is taken, as much is there again."""
+
+    __slots__ = ("drains",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drains = 0
+
+    def drain_ones(self) -> dict[str | bytes, int]:
+        taken = super().drain_ones()
+        self._flood()
+        return taken
+
+    def drain_amounts(self) -> list[tuple[str | bytes, int]]:
+        taken = super().drain_amounts()
+        self._flood()
+        return taken
+
+    def _flood(self) -> None:
+        self.drains += 1
+        if self.drains < 1000:  # else a drain without an end would hold the test up
+            self.ones.append(b"x")
+            self.amounts.append((b"x", 2))
+
+
+def test_a_drain_ends_though_others_go_on_counting() -> None:
+    """Reads, figures and flushes first take in what was counted; what is counted meanwhile does not keep them there."""
+    writer = Writer(make_settings(), Flooded(), lambda: "0" * 12)
+    for settled in (False, True):
+        if settled:
+            writer.settle(KeySpace(b"rc", 16), 0.0)
+        for takes_in in (writer.drain, writer.absorb, writer.pending, writer.new_round):
+            buffer = writer.buffer = Flooded()
+            buffer.ones.append(b"x")
+            buffer.amounts.append((b"x", 2))
+            takes_in()
+            assert buffer.drains <= 4, takes_in
+
+
+def test_a_hot_counter_is_sent_once_per_interval(any_server: RealServer) -> None:
+    """A second of counting without pause, at ten flushes a second, sends some dozens of scripts at the most."""
+    with any_server.client() as client, Counters(client, flush_interval=0.1) as counters:
+        counters.incr("x")
+        counters.flush()
+        reset_stats(any_server)
+        counted, end = 1, time.monotonic() + 1.0
+        while time.monotonic() < end:
+            counters.incr("x")
+            counted += 1
+            if counted % 10 == 0:
+                time.sleep(0.0001)  # so that the thread that flushes has its turns
+        calls = commandstats(any_server)
+        scripts = calls.get("evalsha", 0) + calls.get("eval", 0)
+        assert counted > 100
+        assert 1 <= scripts <= 25
+    assert truth(any_server, ["x"]) == {b"x": counted}
