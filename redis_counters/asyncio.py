@@ -105,6 +105,8 @@ class Counters(CountersBase):
 
         Cost: one round trip for all that is not in the cache.
         """
+        if isinstance(names, (str, bytes)):
+            raise TypeError(f"names must be an iterable of names, not one {type(names).__name__}")
         wanted = {name: name_bytes(name) for name in names}
         values = await self._runner.read(wanted.values(), checked_age(max_age))
         return {name: values[raw] for name, raw in wanted.items()}

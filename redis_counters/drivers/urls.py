@@ -38,9 +38,12 @@ def open_url(url: str, *, asyncio: bool) -> Opened:
     if not isinstance(url, str):
         raise TypeError(f"url must be a str, not {type(url).__name__}")
     scheme, separator, rest = url.partition("://")
+    scheme = scheme.lower()
     if not separator:
         raise UsageError("url must start with a scheme such as redis://")
     if scheme == "embedded":
+        if rest:
+            raise UsageError("url embedded:// takes nothing behind it")
         from redis_counters.drivers.embedded import EmbeddedServer
 
         server = EmbeddedServer.start()
@@ -50,21 +53,22 @@ def open_url(url: str, *, asyncio: bool) -> Opened:
     if scheme not in _PLAIN:
         known = ", ".join([*_PLAIN, "embedded", "memory"])
         raise UsageError(f"url has the scheme {scheme!r}; known are {known}")
-    _check(url)
+    _check(scheme, url)
     return Opened(_redis(f"{_PLAIN[scheme]}://{rest}", asyncio=asyncio), _nothing)
 
 
-def _check(url: str) -> None:
+def _check(scheme: str, url: str) -> None:
+    """Refuse what redis-py would pass over. No message repeats a part of the URL: it may be one of a password."""
     try:
         parts = urlsplit(url)
         _ = parts.port
-    except ValueError as error:
-        raise UsageError(f"url is malformed: {_without_secrets(str(error), url)}") from None
-
-
-def _without_secrets(message: str, url: str) -> str:
-    credentials, at, _ = url.partition("://")[2].rpartition("@")
-    return message.replace(credentials, "***") if at and credentials else message
+    except ValueError:
+        raise UsageError(
+            "url is malformed: it should be scheme://user:password@host:port/db, "
+            "with user and password percent-encoded where they contain any of / # ? @ :"
+        ) from None
+    if scheme != "unix" and parts.path not in ("", "/") and not parts.path[1:].isdigit():
+        raise UsageError("url must have the number of a database behind the last /, or nothing")
 
 
 def _redis(url: str, *, asyncio: bool) -> Any:
@@ -75,13 +79,24 @@ def _redis(url: str, *, asyncio: bool) -> Any:
         import redis as face  # type: ignore[no-redef]
         from redis.retry import Retry  # type: ignore[assignment]
     from redis.backoff import NoBackoff
+    from redis.exceptions import RedisError
 
     try:
-        return face.Redis.from_url(
+        client = face.Redis.from_url(
             url, retry=Retry(NoBackoff(), 1), socket_timeout=5.0, socket_connect_timeout=5.0, health_check_interval=0
         )
-    except (ValueError, TypeError) as error:
+        # Made, not opened: an option that no connection takes shows here, and not in the background later.
+        client.connection_pool.connection_class(**client.connection_pool.connection_kwargs)
+    except (ValueError, TypeError, RedisError) as error:
         raise UsageError(f"url is not accepted: {_without_secrets(str(error), url)}") from None
+    return client
+
+
+def _without_secrets(message: str, url: str) -> str:
+    credentials, at, _ = url.partition("://")[2].rpartition("@")
+    for secret in (credentials, *credentials.split(":")):
+        message = message.replace(secret, "***") if at and secret else message
+    return message
 
 
 _memories: dict[str, Any] = {}

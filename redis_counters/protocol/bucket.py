@@ -95,10 +95,6 @@ class Bucket:
         for actor in self.actors[:-1]:
             actor.retire()
 
-    def drop(self, actor: Actor, now: float) -> None:
-        """The actor is done."""
-        self.actors.remove(actor)
-
     def move_on(self, actor: Actor, rest: Totals, now: float) -> None:
         """The actor was folded behind our back: what it did not get across is counted by the current one."""
         if actor is self.current:

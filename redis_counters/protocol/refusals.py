@@ -16,14 +16,14 @@ _DENIED = ("no permissions", "can't run this command", "ACL failure")
 
 def error_for(reply: ErrorReply, script: Script | None) -> CounterError:
     """Return our error for an error of Redis to a whole command."""
-    what = script.value if script else "a read"
+    what = f"{script.value}: " if script else ""
     if reply.code == "NOPERM" or any(words in reply.text for words in _DENIED):
-        return NotPermitted(f"{what}: {reply.text}")
+        return NotPermitted(f"{what}{reply.text}")
     if reply.code in ("NOAUTH", "WRONGPASS"):
-        return NotPermitted(f"{what}: {reply.code} the connection is not authenticated")
+        return NotPermitted(f"{what}{reply.code} the connection is not authenticated")
     if reply.code in _PASSING or "OOM" in reply.text:
-        return Unavailable(f"{what}: {reply.text}")
-    return Refused(f"{what}: {reply.text}")
+        return Unavailable(f"{what}{reply.text}")
+    return Refused(f"{what}{reply.text}")
 
 
 def refusal(key: bytes, text: str) -> Refused:

@@ -164,7 +164,7 @@ class Writer(Intake):
     def _drop(self, actor: Actor, now: float) -> None:
         """The actor is at its end: Redis has all of it, and its own state is let go of."""
         self.uncertain += actor.uncertain
-        self.buckets[actor.bucket].drop(actor, now)
+        self.buckets[actor.bucket].actors.remove(actor)
         self.dropped_at = now
         self.epoch += 1
 
