@@ -40,7 +40,10 @@ class Result:
 def bench(
     url: options.Url = options.DEFAULT_URL,
     namespace: options.Namespace = options.DEFAULT_NAMESPACE,
-    seconds: Annotated[float, typer.Option("--seconds", min=0.05, max=60, help="For each way of counting.")] = 1.0,
+    seconds: Annotated[
+        float,
+        typer.Option("--seconds", min=0.05, max=60, callback=options.a_number, help="For each way of counting."),
+    ] = 1.0,
     as_json: options.Json = False,
 ) -> None:
     """Compare INCR with redis-counters on your server: increments per second until they are in Redis, one process.

@@ -24,7 +24,14 @@ def count(
     ] = None,
     prefix: Annotated[str, typer.Option("--prefix", metavar="TEXT", help="Put this before every name.")] = "",
     timeout: Annotated[
-        float, typer.Option("--timeout", min=0, metavar="SECONDS", help="How long to keep trying when Redis is away.")
+        float,
+        typer.Option(
+            "--timeout",
+            min=0,
+            metavar="SECONDS",
+            callback=options.a_number,
+            help="How long to keep trying when Redis is away.",
+        ),
     ] = 60.0,
     url: options.Url = options.DEFAULT_URL,
     namespace: options.Namespace = options.DEFAULT_NAMESPACE,

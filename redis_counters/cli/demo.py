@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -21,6 +20,7 @@ from rich.text import Text
 from redis_counters import Counters
 from redis_counters.cli import options, output
 from redis_counters.cli.demo_crew import Crew
+from redis_counters.cli.demo_script import Script
 from redis_counters.cli.demo_worker import HOT, NAMESPACE, OTHERS, PLAIN
 from redis_counters.drivers.embedded import EmbeddedServer
 from redis_counters.errors import Unavailable
@@ -29,8 +29,7 @@ from redis_counters.testing import LossyLink
 INTERRUPTED = 130
 PLAIN_LOSS = 1000  # of so many INCRs one reply is lost; redis-py sends INCRBY for incr()
 OUR_LOSS = 50  # of so many commands of redis-counters
-_REFRESH = 0.25  # seconds
-_FROZEN = 3.0  # seconds at most: redis-py itself gives up a connection after 5
+_LONGEST = 600  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +52,7 @@ class Outcome:
     our_replies_lost: int
     our_commands: int
     errors: list[str]
+    events: list[str] = field(default_factory=list)
 
     @property
     def exact(self) -> bool:
@@ -61,7 +61,12 @@ class Outcome:
 
 
 def demo(
-    seconds: Annotated[float, typer.Option("--seconds", min=1, help="How long the workers count.")] = 10.0,
+    seconds: Annotated[
+        float,
+        typer.Option(
+            "--seconds", min=1, max=_LONGEST, callback=options.a_number, help="How long the workers count."
+        ),
+    ] = 10.0,
     as_json: options.Json = False,
 ) -> None:
     """Count under failures with plain INCR and with redis-counters, and compare: on a private server, for some seconds.
@@ -69,22 +74,38 @@ def demo(
     Four processes count one hot name and a thousand others. One is stopped and replaced, one is frozen and resumed, and
     replies get lost on the way. Exit code 0 if every count of redis-counters is exact, else 1.
     """
-    console = Console()
+    console = Console(highlight=False)
+    show: Callable[[RenderableType], object] = _nothing
+    tell: Callable[[str], object] = _nothing
     with _signals(), ExitStack() as stack:
-        show: Callable[[RenderableType], None] | None = None
-        if sys.stdout.isatty() and not as_json:
-            live = stack.enter_context(Live(console=console, auto_refresh=False, transient=True))
-            show = lambda table: live.update(table, refresh=True)  # noqa: E731 - a def would hide that it is one call
-        outcome, interrupted = run(seconds, show)
+        if not as_json:
+            tell = console.print
+            tell(
+                f"For {seconds:g} s four processes count the same by INCR and by redis-counters, on a private server,"
+                " over links that lose replies; one process will be replaced, one frozen for a while."
+            )
+            if sys.stdout.isatty():
+                live = stack.enter_context(Live(console=console, auto_refresh=False, transient=True))
+                show = lambda table: live.update(table, refresh=True)  # noqa: E731 - a def would hide that it is one call
+        outcome, interrupted = run(seconds, show, tell)
     if as_json:
-        output.print_json(asdict(outcome) | {"exact": outcome.exact})
+        output.print_json(asdict(outcome) | {"exact": outcome.exact, "interrupted": interrupted})
     else:
-        console.print(_final(outcome))
+        console.print(_final(outcome, interrupted))
     raise typer.Exit(INTERRUPTED if interrupted else 0 if outcome.exact else 1)
 
 
-def run(seconds: float, show: Callable[[RenderableType], None] | None = None) -> tuple[Outcome, bool]:
-    """The whole demo: its outcome, and whether Ctrl-C ended it early. ``show`` gets a table a few times a second."""
+def _nothing(_: object) -> None:
+    """Where nobody looks on."""
+
+
+def run(
+    seconds: float, show: Callable[[RenderableType], object] = _nothing, tell: Callable[[str], object] = _nothing
+) -> tuple[Outcome, bool]:
+    """The whole demo: its outcome, and whether Ctrl-C ended it early.
+
+    ``show`` gets a table a few times a second, ``tell`` each event as a line.
+    """
     with EmbeddedServer.start() as server, LossyLink(server.url) as plain_link, LossyLink(server.url) as our_link:
         plain_link.drop_reply(every=PLAIN_LOSS, commands={"INCR", "INCRBY"})
         our_link.drop_reply(every=OUR_LOSS, commands={"EVALSHA"})
@@ -94,11 +115,13 @@ def run(seconds: float, show: Callable[[RenderableType], None] | None = None) ->
             Counters.from_url(server.url, namespace=NAMESPACE, actor="demo") as counters,
             Crew(our_link.url, (address.hostname or "", address.port or 0)) as crew,
         ):
+            script = Script(crew, seconds, tell)
             try:
-                _direct(crew, seconds, lambda: show and show(_live(crew, seconds, client, counters)))
+                script.play(lambda: show(_live(crew, client, counters)))
                 interrupted = False
             except KeyboardInterrupt:
                 interrupted = True
+                script.interrupt()
             crew.finish()
             outcome = Outcome(
                 issued=Side(crew.hot, sum(crew.others)),
@@ -108,37 +131,9 @@ def run(seconds: float, show: Callable[[RenderableType], None] | None = None) ->
                 our_replies_lost=our_link.dropped,
                 our_commands=our_link.commands["EVALSHA"],
                 errors=crew.errors,
+                events=script.events,
             )
     return outcome, interrupted
-
-
-def _direct(crew: Crew, seconds: float, show: Callable[[], object]) -> None:
-    """Let the workers count, and do to them what happens to processes."""
-    begin: float | None = None
-    next_show = 0.0
-    steps: Iterator[tuple[float, Callable[[], object]]] = iter(
-        [
-            (0.25 * seconds, crew.workers[1].stop),
-            (0.4 * seconds, crew.workers[2].freeze),
-            (min(0.7 * seconds, 0.4 * seconds + _FROZEN), crew.workers[2].resume),
-            (seconds, lambda: None),
-        ]
-    )
-    due, step = next(steps)
-    while True:
-        crew.read(0.1)
-        if begin is None and (all(w.report.total for w in crew.workers) or crew.errors):
-            begin = time.monotonic()  # interpreters take a while to start; the clock waits for the last of them
-        if begin is not None and time.monotonic() - begin >= due:
-            step()
-            if due >= seconds:
-                return
-            due, step = next(steps)
-        if crew.workers[1].state == "closed" and len(crew.workers) == 4:
-            crew.hire()
-        if time.monotonic() >= next_show:
-            show()
-            next_show = time.monotonic() + _REFRESH
 
 
 def _side(crew: Crew, read: Callable[[list[str]], list[int]]) -> Side:
@@ -147,47 +142,55 @@ def _side(crew: Crew, read: Callable[[list[str]], list[int]]) -> Side:
     return Side(hot, sum(others), wrong)
 
 
-def _live(crew: Crew, seconds: float, client: redis.Redis, counters: Counters) -> RenderableType:
-    table = Table(title=f"Counting for {seconds:g} s", title_justify="left")
+def _live(crew: Crew, client: redis.Redis, counters: Counters) -> RenderableType:
+    table = Table(
+        title="Issued so far, to both sides, as last reported (reports lag behind Redis)",
+        title_justify="left",
+        show_footer=True,
+    )
     for column in ("worker", "pid", "state"):
         table.add_column(column)
-    for column in ("issued", "per second"):
-        table.add_column(column, justify="right")
+    for column, sum_ in (("all names", crew.total), (f"of these {HOT!r}", crew.hot)):
+        table.add_column(column, justify="right", footer=f"{sum_:,}")
+    table.add_column("per second", justify="right", footer=f"{sum(w.rate for w in crew.workers):,.0f}")
     colours = {"frozen": "cyan", "closing": "yellow", "closed": "dim", "failed": "red"}
     for w in crew.workers:
-        state = Text(w.state, style=colours.get(w.state, "green"))
-        table.add_row(str(w.number), str(w.pid), state, f"{w.report.total:,}", f"{w.rate:,.0f}")
-    values = Table("the hot name", Column(justify="right"), box=None, show_header=False)
-    values.add_row("issued to both, as last reported", f"{crew.hot:,}")
-    values.add_row("INCR, in Redis", f"{int(client.get(PLAIN + HOT) or 0):,}")
+        state = Text(f"{w.state} {w.note}".strip(), style=colours.get(w.state, "green"))
+        numbers = f"{w.report.total:,}", f"{w.report.hot:,}", f"{w.rate:,.0f}"
+        table.add_row(str(w.number), str(w.pid), state, *numbers)
+    values = Table("", Column(justify="right"), box=None, show_header=False)
+    values.add_row(f"{HOT!r} in Redis now, by INCR", f"{int(client.get(PLAIN + HOT) or 0):,}")
     try:
-        values.add_row("redis-counters, in Redis", f"{int(counters.get(HOT, max_age=0)):,}")
+        ours = f"{int(counters.get(HOT, max_age=0)):,}"
     except Unavailable as error:
-        values.add_row("redis-counters, in Redis", str(error))
+        ours = str(error)
+    values.add_row(f"{HOT!r} in Redis now, by redis-counters, which flushes every 0.1 s", ours)
     return Group(table, values)
 
 
-def _final(outcome: Outcome) -> RenderableType:
-    table = Table(title="At the end", title_justify="left")
+def _final(outcome: Outcome, interrupted: bool) -> RenderableType:
+    title = "When it was interrupted" if interrupted else "At the end"
+    table = Table(title=f"{title}, after all workers had closed", title_justify="left")
     for column in ("", "issued", "INCR", "error", "redis-counters", "error"):
         table.add_column(column, justify="right" if column else "left")
-    both = outcome.incr, outcome.ours
-    for label, issued, results in (
-        (f"the hot name {HOT!r}", outcome.issued.hot, [side.hot for side in both]),
-        (f"{len(OTHERS):,} other names", outcome.issued.others, [side.others for side in both]),
+    issued, both = outcome.issued, (outcome.incr, outcome.ours)
+    for label, wanted, results in (
+        (f"the hot name {HOT!r}", issued.hot, [side.hot for side in both]),
+        (f"{len(OTHERS):,} other names", issued.others, [side.others for side in both]),
+        ("all names", issued.hot + issued.others, [side.hot + side.others for side in both]),
     ):
-        cells: list[Any] = [f"{issued:,}"]
+        cells: list[Any] = [f"{wanted:,}"]
         for result in results:
-            style = "green" if result == issued else "red"
-            cells += [f"{result:,}", Text(f"{result - issued:+,}" if result != issued else "0", style=style)]
+            style = "green" if result == wanted else "red"
+            cells += [f"{result:,}", Text(f"{result - wanted:+,}" if result != wanted else "0", style=style)]
         table.add_row(label, *cells)
     wrong = [Text(f"{side.wrong_names:,}", style="red" if side.wrong_names else "green") for side in both]
     table.add_row("names that are wrong", "", "", wrong[0], "", wrong[1])
     notes = (
         "Each increment was issued twice by the same line of the same process: as an INCR of its own, by a client with"
-        f" redis-py's defaults, over a link that lost one reply in {PLAIN_LOSS:,} ({outcome.incr_replies_lost:,}); and"
-        f" to redis-counters, over a link that lost one reply in {OUR_LOSS} ({outcome.our_replies_lost:,} of"
-        f" {outcome.our_commands:,}). INCR sets the pace. One process was stopped and replaced, one frozen and resumed."
+        f" redis-py's defaults, over a link that lost one reply in {PLAIN_LOSS:,} ({outcome.incr_replies_lost:,} in"
+        f" all); and to redis-counters, over a link that lost one reply in {OUR_LOSS} ({outcome.our_replies_lost:,} of"
+        f" {outcome.our_commands:,}). Both count at INCR's pace, for each increment waits for its INCR."
     )
     return Group(table, Text(notes), *(Text(line, style="red") for line in outcome.errors))
 

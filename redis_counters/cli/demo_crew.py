@@ -46,6 +46,7 @@ class Worker:
         self._pipe, theirs = context.Pipe()
         self.number = number
         self.state = "counting"
+        self.note = ""  # for a human, behind the state
         self.report = Report(0, 0)
         self.rate = 0.0
         self._seen = time.monotonic()
@@ -159,6 +160,11 @@ class Crew:
     def hot(self) -> int:
         """Increments of the hot name issued so far, as far as reported."""
         return sum(worker.report.hot for worker in self.workers)
+
+    @property
+    def total(self) -> int:
+        """Increments of all names issued so far, as far as reported."""
+        return sum(worker.report.total for worker in self.workers)
 
     @property
     def others(self) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 import typer
@@ -17,8 +18,18 @@ Url = Annotated[
         "--url",
         metavar="URL",
         show_default=False,
-        help=f"redis:, rediss:, unix:, valkey: or valkeys: and where. Else ${URL_VARIABLE}, else {DEFAULT_URL}.",
+        help=(
+            "redis:, rediss:, unix:, valkey: or valkeys: and where; or embedded://, a private server for this command."
+            f" Else ${URL_VARIABLE}, else {DEFAULT_URL}."
+        ),
     ),
 ]
 Namespace = Annotated[str, typer.Option("--namespace", metavar="NAME", help="The prefix of all keys.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+
+
+def a_number(value: float) -> float:
+    """Refuse NaN, which no range keeps out."""
+    if math.isnan(value):
+        raise typer.BadParameter("nan is not a number of seconds")
+    return value

@@ -103,21 +103,14 @@ class ThreadRunner:
         return self.core.writer.full and self._squeeze(name, amount)
 
     def _start(self) -> bool:
+        """The threads run. False if the first of them cannot: there is none to be had, or the interpreter is ending."""
         with self.lock:
-            if self.thread is not None and self.thread.is_alive():
-                return True
             if self.stopped:
                 return False
-            thread = threading.Thread(target=self._run, name="redis-counters", daemon=True)
-            try:
-                thread.start()
-                self.thread = thread
-                helper = threading.Thread(target=self._absorb_meanwhile, name="redis-counters-buffer", daemon=True)
-                helper.start()
-                self.helper = helper
-            except RuntimeError:  # the interpreter is shutting down, or there are no threads to be had
-                pass
-            return self.thread is not None and self.thread.is_alive()
+            self.thread = self.thread if _alive(self.thread) else _started(self._run, "redis-counters")
+            if self.thread is not None and not _alive(self.helper):
+                self.helper = _started(self._absorb_meanwhile, "redis-counters-buffer")
+            return self.thread is not None
 
     def _run(self) -> None:
         while not self.stopped:
@@ -401,6 +394,20 @@ class ThreadRunner:
                     return claim
         finally:
             self.readers_waiting -= 1
+
+
+def _alive(thread: threading.Thread | None) -> bool:
+    return thread is not None and thread.is_alive()
+
+
+def _started(target: Callable[[], None], name: str) -> threading.Thread | None:
+    """Return a new thread that runs, None if none can be started."""
+    thread = threading.Thread(target=target, name=name, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:
+        return None
+    return thread
 
 
 def _after_fork_in_child() -> None:

@@ -20,6 +20,7 @@ class Goal:
         self.positions: list[tuple[Actor, list[int]]] | None = None
         self.gated: set[bytes] | None = None
         self.released = False
+        self.done = False
         gates = writer.gates
         self.gates_used = -1 if gates is not None and gates.waiting else gates.used if gates is not None else 0
         if self._is_placed():
@@ -35,6 +36,11 @@ class Goal:
         self.positions = [(actor, [t.end for t in actor.tables]) for actor in self.writer.actors()]
 
     def reached(self) -> bool:
+        """Once True, it stays so: what others count later does not concern this goal."""
+        self.done = self.done or self._reached()
+        return self.done
+
+    def _reached(self) -> bool:
         if self.writer.keys is None:
             return self.writer.clean
         if self.positions is None:

