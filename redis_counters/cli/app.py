@@ -19,6 +19,7 @@ from redis_counters.cli.demo import demo
 from redis_counters.cli.examine import doctor
 from redis_counters.cli.inspection import inspect
 from redis_counters.cli.values import get, incr
+from redis_counters.drivers.redis_py import translate
 from redis_counters.errors import CounterError, UsageError
 
 PROGRAM = "redis-counters"
@@ -91,6 +92,8 @@ def run(arguments: Sequence[str]) -> int:
         return FAILED
     except (UsageError, typer.BadParameter) as error:
         return _failed(error, USAGE)
+    except (redis.ConnectionError, redis.TimeoutError) as error:  # of a client that doctor or bench uses itself
+        return _failed(translate(error) or error, FAILED)
     except (CounterError, redis.RedisError, OSError) as error:
         return _failed(error, FAILED)
     except (KeyboardInterrupt, typer.Abort):

@@ -62,7 +62,7 @@ def count(
         output.complain(f"{tally.lines:,} lines, {tally.names} names, {tally.seconds:.1f} s, {tally.rate:,.0f} lines/s")
     if trouble is not None:
         reason = getattr(trouble, "strerror", None) or str(trouble)
-        raise CounterError(f"cannot read on: {reason}; counted and flushed {tally.position}") from trouble
+        raise CounterError(f"reading stopped: {reason}; counted and flushed {tally.position}") from trouble
     if stop:
         output.complain(f"interrupted; counted and flushed {tally.position}")
         raise typer.Exit(stop.exit_code)

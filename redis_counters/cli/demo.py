@@ -63,9 +63,7 @@ class Outcome:
 def demo(
     seconds: Annotated[
         float,
-        typer.Option(
-            "--seconds", min=1, max=_LONGEST, callback=options.a_number, help="How long the workers count."
-        ),
+        typer.Option("--seconds", min=1, max=_LONGEST, callback=options.a_number, help="How long the workers count."),
     ] = 10.0,
     as_json: options.Json = False,
 ) -> None:
@@ -148,10 +146,10 @@ def _live(crew: Crew, client: redis.Redis, counters: Counters) -> RenderableType
         title_justify="left",
         show_footer=True,
     )
-    for column in ("worker", "pid", "state"):
-        table.add_column(column)
-    for column, sum_ in (("all names", crew.total), (f"of these {HOT!r}", crew.hot)):
-        table.add_column(column, justify="right", footer=f"{sum_:,}")
+    for column, footer in (("worker", "sum"), ("pid", ""), ("state", "")):
+        table.add_column(column, footer=footer)
+    for column, total in (("all names", crew.total), (f"of {HOT!r}", crew.hot)):
+        table.add_column(column, justify="right", footer=f"{total:,}")
     table.add_column("per second", justify="right", footer=f"{sum(w.rate for w in crew.workers):,.0f}")
     colours = {"frozen": "cyan", "closing": "yellow", "closed": "dim", "failed": "red"}
     for w in crew.workers:

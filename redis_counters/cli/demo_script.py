@@ -32,14 +32,14 @@ class Script:
         next_show = 0.0
         while steps:
             crew.read(0.1)
-            if self._begin is None and (all(w.report.total for w in crew.workers) or crew.errors):
+            if self._begin is None and all(w.report.total or not w.running for w in crew.workers):
                 self._begin = time.monotonic()  # interpreters take a while to start; the clock waits for the last
                 self._event(f"{len(crew.workers)} workers count")
             if self._begin is not None and self._time >= steps[0][0]:
                 steps.pop(0)[1]()
             if crew.workers[1].state == "closed" and not crew.workers[1].note:
                 heir = crew.hire()
-                crew.workers[1].note = f"worker {heir.number} takes its place"
+                crew.workers[1].note = f"(worker {heir.number} follows)"
                 self._event(f"worker 2 closed, worker {heir.number} takes its place")
             if time.monotonic() >= next_show:
                 show()
@@ -47,7 +47,7 @@ class Script:
 
     def interrupt(self) -> None:
         """Ctrl-C ended the play."""
-        self._event("interrupted, the workers close")
+        self._event("interrupted, the workers close" if self._begin else "interrupted before all workers had started")
         if self._crew.workers[2].state == "frozen":
             self._resume()
 

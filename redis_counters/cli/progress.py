@@ -61,7 +61,10 @@ def _short(number: int) -> str:
 
 
 class Show(Protocol):
-    """Called after every block and while waiting, with what Redis has acknowledged so far."""
+    """Called after every block and while waiting.
+
+    ``flushed``: totals that Redis has acknowledged so far; a name that came again after a flush has had several.
+    """
 
     def __call__(self, tally: Tally, flushed: int, note: str = "") -> None: ...
 
@@ -97,7 +100,7 @@ def progress(sources: Sequence[Source]) -> Iterator[Show]:
             about = "" if tally.names.exact else "≈ "
             text = (
                 f"{_short(tally.lines)} lines  {_short(int(tally.rate))}/s  {about}{_short(int(tally.names))} names"
-                f"  {_short(flushed)} flushed  {note}"
+                f"  {_short(flushed)} totals sent  {note}"
             )
             bar.update(task, completed=tally.bytes, description=text, refresh=True)
 

@@ -21,7 +21,7 @@ class LineTooLongError(OSError):
     """A line is longer than LONGEST_LINE; it was not counted, what stands before it was."""
 
     def __str__(self) -> str:
-        return f"a line is longer than {LONGEST_LINE:,} bytes"
+        return f"the next line is longer than {LONGEST_LINE:,} bytes, too long for a name"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,10 @@ import typer
 
 from redis_counters.cli import options, output
 from redis_counters.cli.session import session
-from redis_counters.errors import OutcomeUnknown, Unavailable
+from redis_counters.errors import OutcomeUnknown, Unavailable, UsageError
 
 FLUSH_TIMEOUT = 10.0
+MOST = 2**63 - 1  # that one process can count in one counter, up or down
 
 
 def get(
@@ -40,12 +41,14 @@ def get(
 
 def incr(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the counter.")],
-    amount: Annotated[int, typer.Argument(metavar="N", help="A whole number; below zero to take away.")] = 1,
+    amount: Annotated[int, typer.Argument(metavar="N", help="A whole number of 64 bits; below zero to take away.")] = 1,
     url: options.Url = options.DEFAULT_URL,
     namespace: options.Namespace = options.DEFAULT_NAMESPACE,
     as_json: options.Json = False,
 ) -> None:
     """Add N (1) to a counter and print its new value, when Redis has confirmed it."""
+    if abs(amount) > MOST:
+        raise UsageError(f"N lies between -{MOST} and {MOST}")
     counter = output.to_bytes(name)
     with session(url, namespace) as counters:
         counters.get(counter, max_age=0)  # a server that is away is told of before anything is counted

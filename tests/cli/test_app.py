@@ -37,6 +37,8 @@ def test_each_command_has_help(command: str) -> None:
         ["get", "--nonsense"],
         ["incr", "a", "1.5"],
         ["incr", "a", "b"],
+        ["incr", "a", "99999999999999999999"],
+        ["incr", "a", "-9223372036854775808"],
         ["count", "--timeout", "-1"],
     ],
 )
@@ -55,12 +57,12 @@ def test_no_command_prints_the_help() -> None:
     assert b"doctor" in result.stdout
 
 
-@pytest.mark.parametrize("command", [["get", "a"], ["incr", "a"], ["inspect", "a"], ["count"], ["doctor"]])
+@pytest.mark.parametrize("command", [["get", "a"], ["incr", "a"], ["inspect", "a"], ["count"], ["doctor"], ["bench"]])
 def test_server_away(command: list[str]) -> None:
     """A server that is away: exit code 1, one line, and no password in it."""
     result = run(None, *command, "--url", f"redis://user:sesame@127.0.0.1:{free_port()}/0")
     assert (result.returncode, result.stdout) == (1, b"")
-    assert result.stderr.startswith(b"redis-counters: ")
+    assert result.stderr.startswith(b"redis-counters: Redis is not reachable: ")
     assert result.stderr.count(b"\n") == 1
     assert b"sesame" not in result.stderr
 

@@ -65,14 +65,14 @@ class OnTerminal:
 
 
 def test_bar_of_a_pipe(any_server: RealServer) -> None:
-    """Lines, rate, distinct names and what was flushed move while the input is still open."""
+    """Lines, rate, distinct names and the totals that were sent move while the input is still open."""
     command = OnTerminal(any_server, "count")
     assert command.process.stdin is not None
     command.process.stdin.write(b"a\nb\na\n")
     command.process.stdin.flush()
     command.read_until(b"3 lines")
     command.read_until(b"2 names")
-    command.read_until(b"2 flushed")
+    command.read_until(b"2 totals sent")
     assert b"/s" in command.seen
     assert command.finish() == b""
     assert command.process.returncode == 0

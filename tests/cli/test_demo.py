@@ -62,6 +62,15 @@ def test_ours_is_exact_and_each_lost_reply_of_incr_is_one_too_many() -> None:
     assert seen["errors"] == []
     assert seen["ours"] == seen["issued"]
     assert seen["issued"]["hot"] == seen["issued"]["others"] > 0
+    assert not seen["interrupted"]
+    assert [event.partition(" s  ")[2] for event in seen["events"]] == [
+        "4 workers count",
+        "worker 2 is told to stop",
+        "worker 2 closed, worker 5 takes its place",
+        "worker 3 frozen for 0.9 s",
+        "worker 3 goes on",
+        "the workers close",
+    ]
     assert seen["our_replies_lost"] == seen["our_commands"] // demo_module.OUR_LOSS > 0
     over = sum(seen["incr"][part] - seen["issued"][part] for part in ("hot", "others"))
     assert over == seen["incr_replies_lost"] > 0
@@ -69,13 +78,50 @@ def test_ours_is_exact_and_each_lost_reply_of_incr_is_one_too_many() -> None:
     await_none_left(process.pid)
 
 
-def test_in_a_pipe_there_is_one_table_and_nothing_else() -> None:
+def test_in_a_pipe_there_are_the_events_and_one_table() -> None:
+    """What will happen, what happens, and what came of it; the rows of the table add up."""
     process = start("--seconds", "1", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     out, err = process.communicate(timeout=100)
     assert (process.returncode, err) == (0, b"")
     assert b"\x1b" not in out
     assert out.count(b"the hot name") == 1
     assert out.count(b"At the end") == 1
+    assert out.startswith(b"For 1 s four processes count the same")
+    assert b"worker 2 closed, worker 5 takes its place\n" in out
+    rows = [
+        [int(cell.replace(",", "")) for cell in line.split("\u2502")[2:-1] if cell.strip()]
+        for line in out.decode().splitlines()
+        if "\u2502" in line and "wrong" not in line
+    ]
+    hot, others, both = rows
+    assert [a + b for a, b in zip(hot, others, strict=True)] == both
+
+
+@pytest.mark.parametrize("seconds", ["inf", "nan", "601", "1e9", "0"])
+def test_a_length_that_makes_no_sense_is_refused(seconds: str) -> None:
+    for command in ("demo", "bench"):
+        done = run(None, command, "--seconds", seconds)
+        assert (done.returncode, done.stdout) == (2, b"")
+        assert b"--seconds" in done.stderr
+
+
+def test_an_interrupted_demo_tells_only_what_happened() -> None:
+    """Ctrl-C before anything was stopped or frozen."""
+    process = start("--seconds", "60", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    seen = b""
+    while b"4 workers count" not in seen:
+        line = process.stdout.readline()
+        assert line, seen
+        seen += line
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (demo_module.INTERRUPTED, b"")
+    assert b"interrupted, the workers close\n" in out
+    assert b"When it was interrupted" in out
+    assert b"worker 2" not in out
+    assert b"worker 3" not in out
+    await_none_left(process.pid)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
@@ -146,7 +192,7 @@ def test_the_exit_code_is_that_of_our_counts(monkeypatch: pytest.MonkeyPatch) ->
 
     def outcome(ours: Side, errors: list[str]) -> int:
         result = Outcome(Side(5, 7), Side(6, 7, 1), ours, 1, 1, 50, errors)
-        monkeypatch.setattr(demo_module, "run", lambda seconds, show: (result, False))
+        monkeypatch.setattr(demo_module, "run", lambda seconds, show, tell: (result, False))
         with pytest.raises(typer.Exit) as left:
             demo_module.demo()
         return left.value.exit_code
