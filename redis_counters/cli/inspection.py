@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,8 +16,10 @@ from redis_counters.crdt.slotmap import Half
 if TYPE_CHECKING:
     from redis_counters.protocol.inspection import Inspection, ShardView
 
-COLUMNS = ["shard", "bucket", "dot", "entry", "sign", "total", "floor", "counts", "state", "writer", "last seen"]
-NUMBERS = ["shard", "bucket", "total", "floor", "counts"]
+COLUMNS = ["shard", "actor", "total", "floor", "state", "seen", "writer"]
+NUMBERS = ["shard", "total", "floor"]
+_FOLDED = ["actor", "writer"]  # where a narrow terminal breaks lines
+_UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 
 def inspect(
@@ -27,8 +30,9 @@ def inspect(
 ) -> None:
     """Show what Redis holds of a counter: its shards, and in each the slots of the actors, floors and base.
 
-    The value is the sum of 'counts', which is total - floor: what a floor covers was deleted. Entries of sign '-' come
-    from decrements. 'base' holds what actors that ended had counted; 'last seen' is the server's clock, epoch seconds.
+    The value is the sum of the totals less their floors: what a floor covers was deleted. Totals below zero are of
+    decrements. 'base' is what actors that ended had counted. 'seen' is when the actor last told that it lives. --json
+    tells more.
     """
     with session(url, namespace) as counters:
         found = counters.inspect(output.to_bytes(name))
@@ -36,30 +40,37 @@ def inspect(
         output.print_json(_as_json(name, found))
         return
     shards = "1 shard" if found.shards == 1 else f"{found.shards} shards"
-    output.print_lines([f"{output.printable(os.fsencode(name))}: {found.value} in {shards}".encode()])
-    rows = [row for part in found.parts for row in _rows(part, found)]
-    output.print_table("", COLUMNS, rows, numbers=NUMBERS)
+    rows = [row for part in found.parts for row in _rows(part, found, time.time())]
+    about = f"{output.printable(os.fsencode(name))}: {found.value} in {shards}"
+    output.print_lines([(about if rows else f"{about}, Redis holds nothing of it").encode()])
+    if rows:
+        output.print_table("", COLUMNS, rows, numbers=NUMBERS, folded=_FOLDED)
 
 
 def _halves(part: ShardView) -> list[tuple[str, Half]]:
     return [("+", part.map.plus), ("-", part.map.minus)]
 
 
-def _rows(part: ShardView, found: Inspection) -> Iterator[list[str]]:
-    """The entries of a shard, one row each; a shard without any has a row to say that it is there."""
-    place = [str(part.shard), str(part.bucket), _text(part.map.dot or b"")]
-    empty = True
+def _rows(part: ShardView, found: Inspection, now: float) -> Iterator[list[str]]:
+    """The entries of a shard, one row each."""
     for sign, half in _halves(part):
         if half.base:
-            empty = False
-            yield [*place, "base", sign, str(half.base), "0", f"{sign}{half.base}", "", "", ""]
+            yield [str(part.shard), "base", f"{sign}{half.base}", "", "", "", ""]
         for actor, total in half.slots.items():
-            empty = False
             floor, view = half.floors.get(actor, 0), found.actors.get(actor)
-            known = [view.state, output.printable(view.display.encode()), str(view.last_seen)] if view else ["", "", ""]
-            yield [*place, _text(actor), sign, str(total), str(floor), f"{sign}{total - floor}", *known]
-    if empty:
-        yield [*place, "", "", "", "", "0", "", "", ""]
+            known = ["", "", ""]
+            if view:
+                known = [view.state, _age(view.last_seen, now), output.printable(view.display.encode())]
+            yield [str(part.shard), _text(actor), f"{sign}{total}", f"{sign}{floor}" if floor else "", *known]
+
+
+def _age(seen: int, now: float) -> str:
+    """How long ago a time of the server was, by the clock of this machine."""
+    if not seen:
+        return ""
+    seconds = max(0, int(now - seen))
+    unit, size = next((unit for unit in _UNITS if seconds >= unit[1]), _UNITS[-1])
+    return f"{seconds // size} {unit} ago"
 
 
 def _as_json(name: str, found: Inspection) -> dict[str, object]:

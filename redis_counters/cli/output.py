@@ -38,9 +38,17 @@ def print_lines(lines: Iterable[bytes]) -> None:
 
 
 def print_table(
-    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Sequence[str] = ()
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    numbers: Sequence[str] = (),
+    folded: Sequence[str] | None = None,
 ) -> None:
-    """A table on a terminal; in a pipe the same cells, separated by tabs, under a line of column names."""
+    """A table on a terminal; in a pipe the same cells, separated by tabs, under a line of column names.
+
+    ``numbers`` stand right; only ``folded`` columns, without it all, take several lines where the terminal is narrow.
+    """
     if not sys.stdout.isatty():
         print_lines("\t".join(row).encode() for row in [columns, *rows])
         return
@@ -50,7 +58,8 @@ def print_table(
 
     table = Table(title=title or None, title_justify="left")
     for column in columns:
-        table.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
+        whole = folded is not None and column not in folded
+        table.add_column(column, justify="right" if column in numbers else "left", overflow="fold", no_wrap=whole)
     for row in rows:
         table.add_row(*map(Text, row))
     Console().print(table)

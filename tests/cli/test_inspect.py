@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import sys
+
+import pytest
 
 from redis_counters import Counters
+from redis_counters.cli import inspection
 from tests.cli.commands import run
 from tests.servers import RealServer
 
@@ -20,6 +25,7 @@ def test_unknown_counter(server: RealServer) -> None:
     keys = server.client().dbsize()
     assert json.loads(run(server, "inspect", "nobody", "--json").stdout) == empty
     assert server.client().dbsize() == keys
+    assert run(server, "inspect", "nobody").stdout == b"nobody: 0 in 1 shard, Redis holds nothing of it\n"
 
 
 def test_slots_of_a_live_writer(server: RealServer) -> None:
@@ -42,8 +48,10 @@ def test_slots_of_a_live_writer(server: RealServer) -> None:
     assert shard["dot"]
     lines = [line.split("\t") for line in table.splitlines()]
     assert lines[0] == ["likes: 7 in 1 shard"]
-    counts = lines[1].index("counts")
-    assert sorted(line[counts] for line in lines[2:]) == ["+10", "-3"]
+    assert lines[1] == ["shard", "actor", "total", "floor", "state", "seen", "writer"]
+    assert sorted(line[2] for line in lines[2:]) == ["+10", "-3"]
+    assert all(line[1] == actor and line[4] == "open" and line[6] == "the tester" for line in lines[2:])
+    assert all(re.fullmatch(r"\d s ago", line[5]) for line in lines[2:])
 
 
 def test_base_after_close(server: RealServer) -> None:
@@ -94,3 +102,30 @@ def test_a_field_that_is_no_count(any_server: RealServer) -> None:
         assert (result.returncode, result.stdout) == (1, b"")
         assert b"0.1.x+" in result.stderr
         assert result.stderr.count(b"\n") == 1
+
+
+def test_it_fits_on_a_terminal_of_80_columns(
+    any_server: RealServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No header and no number is broken, in lines of at most 80 characters."""
+    monkeypatch.setenv("COLUMNS", "80")
+    with Counters.from_url(any_server.url) as counters:
+        counters.incr("likes", 10**18)
+        counters.decr("likes", 3)
+        counters.flush()
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+        inspection.inspect("likes", any_server.url, "rc", False)
+    lines = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert all(f" {column} " in lines[2] for column in inspection.COLUMNS)
+    shown = "\n".join(lines)
+    assert f"+{10**18} " in shown
+    assert " -3 " in shown
+
+
+@pytest.mark.parametrize(
+    ("before", "text"),
+    [(-5, "0 s ago"), (0, "0 s ago"), (59, "59 s ago"), (61, "1 min ago"), (7300, "2 h ago"), (200_000, "2 d ago")],
+)
+def test_an_age_is_short(before: int, text: str) -> None:
+    assert inspection._age(1_000_000_000, 1_000_000_000.5 + before) == text
