@@ -92,6 +92,7 @@ def test_a_line_beyond_the_limit(any_server: RealServer) -> None:
     text = b"a\nb\n" + b"x" * (3 * reading.LONGEST_LINE)
     result = run(any_server, "count", stdin=text + b"\nc\n")
     assert result.returncode == 1
+    assert b"reading stopped: the next line is longer than 1,048,576 bytes" in result.stderr
     assert b"2 lines (4 bytes)" in result.stderr
     assert values(any_server, [b"a", b"b", b"c"]) == {b"a": 1, b"b": 1}
 
