@@ -234,11 +234,23 @@ class AsyncioLane:
             if connection.socket_timeout:
                 answer = await connection.read_response(disable_decoding=True)
             else:
-                answer = await asyncio.wait_for(connection.read_response(disable_decoding=True), REPLY_TIMEOUT)
+                answer = await _within(connection.read_response(disable_decoding=True), REPLY_TIMEOUT)
         except exceptions.ResponseError as error:
             answer = error_reply(error)
         self._unread -= 1
         return error_reply(answer) if isinstance(answer, exceptions.ResponseError) else answer
+
+
+async def _within(answer: Awaitable[object], seconds: float) -> object:
+    """As asyncio.wait_for, which up to Python 3.11 may lose a cancellation."""
+    reader = asyncio.ensure_future(answer)
+    try:
+        await asyncio.wait({reader}, timeout=seconds)
+        if reader.done():
+            return reader.result()
+    finally:
+        reader.cancel()
+    raise exceptions.TimeoutError(f"no answer within {seconds:g} s")
 
 
 async def _disconnect_now(connection: Any) -> None:

@@ -79,8 +79,10 @@ class TaskRunner:
         """
         if self.refusing:
             raise closed(name)
-        if self.task is None or self.task.done():
-            self._start()
+        if (self.task is None or self.task.done()) and not self._start():
+            # Taken in here and now: a buffer that nobody empties would grow, and never be found empty again.
+            self.core.count(name, amount)
+            return True
         self.awake.set()
         writer = self.core.writer
         if not writer.full:
@@ -91,12 +93,20 @@ class TaskRunner:
             raise buffer_full(self.core, name)
         return False
 
-    def _start(self) -> None:
+    def _start(self) -> bool:
+        """The task runs. False outside of an event loop: a later increment inside of one, or flush(), starts it."""
         try:
             loop = asyncio.get_running_loop()
-        except RuntimeError:  # counted outside of the loop: the next increment inside, or flush(), sends it
-            return
+        except RuntimeError:
+            return False
         self.task = loop.create_task(self._run(), name="redis-counters")
+        self.task.add_done_callback(self._ended)
+        return True
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """The task was cancelled by somebody: the next increment finds the buffer empty, and starts another."""
+        if task is self.task and not self.stopped:
+            self.core.writer.drain()
 
     async def _run(self) -> None:
         while not self.stopped:
@@ -219,11 +229,13 @@ class TaskRunner:
             await self._work_until(lambda: writer.closed, time.monotonic() + timeout)
         except Refused as error:
             refusal = error
-        finally:
-            self.stopped = True
-            writer.closing = False
-            await self._end_task()
-            _runners.discard(self)
+        except BaseException:  # interrupted: it may be closed again
+            self.refusing = writer.closing = False
+            raise
+        self.stopped = True
+        writer.closing = False
+        await self._end_task()
+        _runners.discard(self)
         settle_close(self.core, timeout, refusal)
 
     async def _end_task(self) -> None:
@@ -313,14 +325,18 @@ class TaskRunner:
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> bool:
-    """Return whether the event was set within that time."""
+    """Return whether the event was set within that time.
+
+    Not by asyncio.wait_for: up to Python 3.11 it loses a cancellation that comes together with the event.
+    """
     if event.is_set():
         return True
+    waiter = asyncio.ensure_future(event.wait())
     try:
-        await asyncio.wait_for(event.wait(), seconds)
-    except asyncio.TimeoutError:
-        return False
-    return True
+        done, _ = await asyncio.wait({waiter}, timeout=seconds)
+    finally:
+        waiter.cancel()
+    return bool(done)
 
 
 def _after_fork_in_child() -> None:

@@ -96,8 +96,11 @@ class ThreadRunner:
         """
         if self.refusing:
             raise closed(name)
-        if self.thread is None or not self.thread.is_alive():
-            self._start()
+        if not _alive(self.thread) and not self._start():
+            # Taken in here and now: a buffer that nobody empties would grow, and never be found empty again.
+            with self.lock:
+                self.core.count(name, amount)
+            return True
         if not self.awake.is_set():
             self.awake.set()
         return self.core.writer.full and self._squeeze(name, amount)
@@ -257,19 +260,22 @@ class ThreadRunner:
             self._work_until(lambda: writer.closed, time.monotonic() + timeout)
         except Refused as error:
             refusal = error
-        finally:
+        except BaseException:  # interrupted: it may be closed again
             with self.lock:
-                self.stopped = True
-                writer.closing = False
-            self.awake.set()
-            self.urgent.set()
-            self.in_round.set()
-            self.ended.set()
-            for thread in (self.thread, self.helper):
-                if thread is not None and thread is not threading.current_thread():
-                    thread.join(REST)
-            _runners.discard(self)
-            atexit.unregister(self._at_exit)
+                self.refusing = writer.closing = False
+            raise
+        with self.lock:
+            self.stopped = True
+            writer.closing = False
+        self.awake.set()
+        self.urgent.set()
+        self.in_round.set()
+        self.ended.set()
+        for thread in (self.thread, self.helper):
+            if thread is not None and thread is not threading.current_thread():
+                thread.join(REST)
+        _runners.discard(self)
+        atexit.unregister(self._at_exit)
         with self.lock:
             settle_close(self.core, timeout, refusal)
 

@@ -29,6 +29,7 @@ from redis_counters.protocol.commands import Argument, Command, Script
 from redis_counters.protocol.replies import Reply
 from redis_counters.protocol.slots import Kind, Table
 
+MOST_UNANSWERED = 64  # flushes that got no answer and are remembered all the same
 HISTORY = 20_000  # slot values remembered of answered flushes, to know how far an actor got that was folded behind us
 
 
@@ -82,6 +83,8 @@ class Actor:
         self.sent: dict[int, Chunk] = {}  # unanswered flushes and the latest answered ones
         self.remembered = 0  # slot values in `sent`
         self.last_acknowledged = opened
+        self.last_proved = opened  # when Redis last showed that it has all that is acknowledged
+        self.probe = False  # an empty flush is wanted, to see whether it still does
         self.unfolded: list[bytes] = []  # keys that folding has still to do
         self.folding: list[bytes] = []  # keys in the fold on its way
         self.known_applied: tuple[dict[bytes, int], dict[bytes, int]] | None = None
@@ -138,7 +141,9 @@ class Actor:
         # A new chunk only after the last was answered: what may or may not have been applied goes along again.
         taken = self._take(limit) if self.unknown is None else self.unknown.totals
         if taken is None:
-            return None
+            if not self.probe:
+                return None
+            taken = ((), (), ())
         plus, minus, shards = (t.total for t in self.tables)
         self.seq += 1
         if not (taken[1] or taken[2]) and not self.tables[0].floored:
@@ -204,11 +209,17 @@ class Actor:
         self.unknown = chunk
         self.sent[chunk.seq] = chunk
         self.remembered += len(chunk)
-        while self.remembered > HISTORY:  # only answered ones are forgotten, oldest first
+        while self.remembered > HISTORY:  # answered ones are forgotten, oldest first, and at last unanswered ones
             oldest = next(iter(self.sent))
-            if oldest > self.base:
+            if oldest > self.base and len(self.sent) <= MOST_UNANSWERED:
                 break
             self.remembered -= len(self.sent.pop(oldest))
+
+    def void(self) -> None:
+        """The last flush was answered with an error: it is not recorded, and need not be remembered."""
+        chunk = self.unknown
+        if self.phase is Phase.ACTIVE and chunk is not None and self.sent.pop(chunk.seq, None) is not None:
+            self.remembered -= len(chunk)
 
     # -- what an answer means
 
@@ -257,7 +268,9 @@ class Actor:
         if reply.word == "OK":
             self._acknowledge(chunk, reply)
             self.base, self.exact = max(self.base, reply.number(0)), False
-            self.last_acknowledged = now
+            if len(chunk):
+                self.last_acknowledged = now
+            self.last_proved, self.probe = now, False
         elif reply.word == "STALE":
             self.seq = max(self.seq, reply.number(0))
         elif reply.word == "REGRESS":

@@ -12,6 +12,8 @@ from redis_counters.protocol.actor import Actor, Phase, Totals
 from redis_counters.protocol.settings import Settings
 from redis_counters.protocol.slots import Kind, Table
 
+MOST_ACTORS = 8  # of a process in a bucket: where ending them takes long, no more are made
+
 
 class Bucket:
     """Actors by age, the current one last."""
@@ -60,7 +62,9 @@ class Bucket:
         self.window_start, self.taken_before = now, 0
 
     def due(self, now: float) -> bool:
-        """True if the current actor should be looked at for rotation."""
+        """True if an actor should be probed, or the current one looked at for rotation."""
+        if any(self._unproved(actor, now) for actor in self.actors):
+            return True
         if now - self.window_start < self.settings.reassert_window:
             return False
         old = now - self.current.opened >= self.settings.rotate_age
@@ -71,10 +75,12 @@ class Bucket:
         current, window = self.current, self.settings.reassert_window
         if now - self.window_start >= window:
             taken = sum(table.taken for table in current.tables)
-            # As many as were sent in the last window were touched, at the most: the others are idle.
-            idle = current.slots - (taken - self.taken_before)
+            # As many as were sent in the last window were touched, at the most, and what waits is not idle either.
+            waiting = sum(len(table.dirty) for table in current.tables)
+            idle = current.slots - max(taken - self.taken_before, waiting)
             old = now - current.opened >= self.settings.rotate_age
-            if idle > 0 and (old or (current.slots >= self.settings.rotate_slots and idle * 2 >= current.slots)):
+            many = current.slots >= self.settings.rotate_slots and idle * 2 >= current.slots
+            if idle > 0 and (old or many) and current.phase is Phase.ACTIVE and len(self.actors) < MOST_ACTORS:
                 self.begin(now)
             else:
                 self.window_start, self.taken_before = now, taken
@@ -84,6 +90,21 @@ class Bucket:
                     _move_refused(before, table)
             if now - actor.last_acknowledged >= window:
                 actor.retire()
+
+        for actor in self.actors:
+            actor.probe = actor.probe or self._unproved(actor, now)
+
+    def _unproved(self, actor: Actor, now: float) -> bool:
+        """True if a fail-over may have taken back what the actor told lately, and nobody would notice.
+
+        An actor that goes on telling learns of it by the answers; one that fell silent has to ask.
+        """
+        window = self.settings.reassert_window
+        return (
+            actor.phase is Phase.ACTIVE
+            and actor.last_proved < actor.last_acknowledged + window
+            and now - actor.last_proved >= window / 2
+        )
 
     def close(self, now: float) -> None:
         """Every actor ends as soon as all it holds is across; one that never opened has nothing to end.

@@ -1,4 +1,4 @@
-"""Increments on their way from callers to totals: two logs, appended to without a lock, drained by one at a time.
+"""Increments on their way from callers to totals: two logs, appended to without a lock; `intake.py` empties them.
 
 Appending to a list is atomic in CPython, and so are taking its first n entries and deleting them: an increment is
 taken exactly once however many threads append meanwhile. A lock around a total, the obvious way, costs three times
@@ -6,8 +6,6 @@ the whole of an increment. Memory is one pointer per increment, for one flush in
 """
 
 from __future__ import annotations
-
-from collections import Counter
 
 
 class Buffer:
@@ -21,20 +19,6 @@ class Buffer:
 
     def __bool__(self) -> bool:
         return bool(self.ones or self.amounts)
-
-    def drain_ones(self) -> dict[str | bytes, int]:
-        """Return the count per name of what was in the log, and remove it. Cost: O(increments)."""
-        count = len(self.ones)
-        taken = self.ones[:count]
-        del self.ones[:count]
-        return Counter(taken)
-
-    def drain_amounts(self) -> list[tuple[str | bytes, int]]:
-        """Return (name, signed amount) of what was in the log, and remove it. Cost: O(calls)."""
-        count = len(self.amounts)
-        taken = self.amounts[:count]
-        del self.amounts[:count]
-        return taken
 
     def clear(self) -> None:
         """Forget everything, in place: after a fork it belongs to the parent, and handles keep these very lists."""

@@ -60,6 +60,11 @@ class Core:
             return True
         return False
 
+    def count(self, name: Name, amount: int) -> None:
+        """The amount is in the totals, past the buffer."""
+        self.buffer.amounts.append((name, amount))
+        self.writer.drain()
+
     def add_large(self, name: Name, amount: int) -> None:
         """The amount is counted, or refused: Overflow, and nothing has changed."""
         raw = name_bytes(name)
@@ -71,8 +76,7 @@ class Core:
                 f"{INT64_MAX}; not counted",
                 counter=raw,
             )
-        self.buffer.amounts.append((raw, amount))
-        self.writer.drain()
+        self.count(raw, amount)
 
     def declare(self, name: bytes, shards: int | None) -> None:
         """The counter has at least that many shards."""
@@ -87,7 +91,8 @@ class Core:
         return flush_round(self.writer, self.clock)
 
     def failed(self, error: CounterError) -> None:
-        """A round did not go through."""
+        """A round did not go through. What answers next may be another server, with an older state."""
+        self.writer.probe_all()
         self.failures += 1
         self.last_error = str(error)
 
@@ -114,8 +119,7 @@ class Core:
         writer.drain()
         if not writer.holds(raw) or abs(amount) > writer.room(raw, amount):
             return False
-        self.buffer.amounts.append((raw, amount))
-        writer.drain()
+        self.count(raw, amount)
         return True
 
     def stats(self) -> Stats:

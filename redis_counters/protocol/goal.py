@@ -15,11 +15,13 @@ class Goal:
 
     def __init__(self, writer: Writer) -> None:
         self.writer = writer
-        # What is in the buffer now will all be in the next batch; if it is empty, it is in the current one.
-        self.batch = writer.batches + bool(writer.buffer.ones)
+        # What is in the buffer now will all be in the next batch; if it is empty, it is in the current one. (If an
+        # exception came up in the middle, something is taken and in no batch yet: that will be one of its own.)
+        self.batch = writer.batches + bool(writer.taken) + bool(writer.buffer.ones)
         self.positions: list[tuple[Actor, list[int]]] | None = None
         self.gated: set[bytes] | None = None
         self.released = False
+        self.losses = writer.losses
         self.done = False
         gates = writer.gates
         self.gates_used = -1 if gates is not None and gates.waiting else gates.used if gates is not None else 0
@@ -48,8 +50,13 @@ class Goal:
                 return False
             self._mark()
         gates = self.writer.gates
-        if not self._passed() or gates is None or gates.again:
+        if not self._passed() or gates is None or gates.again or any(a.probe for a in self.writer.actors()):
             return False
+        if self.losses != self.writer.losses:  # a fail-over: what had passed may have to pass again
+            self.losses = self.writer.losses
+            self._mark()
+            if not self._passed():
+                return False
         if gates.used == self.gates_used or self.released:
             return True
         if self.gated is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from zlib import crc32
 
@@ -29,8 +30,11 @@ class Intake:
         self.buckets: list[Bucket] = []
         self.gates: Gates | None = None
         self.early: tuple[dict[bytes, int], dict[bytes, int]] = ({}, {})  # counted before the buckets are known
-        self.unplaced: dict[str | bytes, int] = {}  # taken from the buffer, not yet in the totals
-        self.batches = 0  # how often something was taken
+        self.taken: list[str | bytes] = []  # from the buffer, not yet counted by name
+        self.taken_amounts: list[tuple[str | bytes, int]] = []  # the same, last first
+        self.batch: list[tuple[str | bytes, int]] = []  # counted by name, on its way into the totals
+        self.placed = 0  # how much of the batch is there
+        self.batches = 0  # how many there were
         self.overflowed: dict[bytes, int] = {}  # what did not fit into the own slot, by name
         self.accepted = 0
         self.epoch = 0  # grows with every change that a read could show
@@ -65,60 +69,95 @@ class Intake:
 
         Not what they count meanwhile: they may be faster than this is.
         """
-        if self.unplaced:
-            self.place()
-        if self.buffer.ones:
+        self.place()
+        if self.buffer.ones or self.taken:
             self.take_batch()
             self.place()
         self.drain_amounts()
 
+    # An exception may come up between any two steps here (Ctrl-C, a signal handler that raises). So something is
+    # taken away only in the step that also keeps it: CPython raises such exceptions after calls, and between those two
+    # stores there is none.
+
     def drain_amounts(self) -> None:
         """As `drain`, of all but the increments by one."""
-        if self.buffer.amounts:
+        amounts = self.buffer.amounts
+        if amounts and not self.taken_amounts:
             self.epoch += 1  # before the buffer is emptied: see Reads.at_hand
-            for name, amount in self.buffer.drain_amounts():
-                self.accepted += 1
-                raw = name.encode() if isinstance(name, str) else name
-                self._add(raw, abs(amount), Kind.PLUS if amount > 0 else Kind.MINUS)
+            count = len(amounts)
+            taken = amounts[:count]
+            taken.reverse()
+            del amounts[:count]
+            self.taken_amounts = taken
+        taken = self.taken_amounts
+        while taken:
+            name, amount = taken.pop()
+            self.accepted += 1
+            raw = name.encode() if isinstance(name, str) else name
+            self._add(raw, abs(amount), Kind.PLUS if amount > 0 else Kind.MINUS)
 
     def take_batch(self) -> None:
         """The increments by one in the buffer are the next batch, if the last one is done. Cost: O(increments)."""
-        if self.unplaced or not self.buffer.ones:
+        if self.unplaced:
             return
-        self.epoch += 1  # before the buffer is emptied: see Reads.at_hand
-        self.unplaced = self.buffer.drain_ones()
+        if not self.taken:
+            ones = self.buffer.ones
+            if not ones:
+                return
+            self.epoch += 1  # before the buffer is emptied: see Reads.at_hand
+            count = len(ones)
+            taken = ones[:count]
+            del ones[:count]
+            self.taken = taken
+        batch = list(Counter(self.taken).items())
         self.batches += 1
-        self.accepted += sum(self.unplaced.values())
+        self.accepted += len(self.taken)
+        self.batch, self.placed = batch, 0
+        self.taken = []
+
+    @property
+    def unabsorbed(self) -> bool:
+        """Something was taken from the buffer and is not in the totals yet."""
+        return len(self.batch) > self.placed or bool(self.taken or self.taken_amounts)
+
+    @property
+    def unplaced(self) -> int:
+        """How many names of the batch are not in the totals yet."""
+        return len(self.batch) - self.placed
 
     def place(self, limit: int | None = None) -> None:
         """Up to ``limit`` names of the batch are in the totals; None: all."""
-        unplaced = self.unplaced
+        first, end = self.placed, len(self.batch)
+        if first == end:
+            return
         self.epoch += 1
-        keys, pop = self.keys, unplaced.popitem
-        count_of_names = len(unplaced) if limit is None else min(limit, len(unplaced))
+        if limit is not None:
+            end = min(end, first + limit)
+        keys, batch = self.keys, self.batch
         if keys is None or not self.shards.single:
-            for _ in range(count_of_names):
-                name, count = pop()
+            for at in range(first, end):
+                name, count = batch[at]
+                self.placed = at + 1
                 self._add(name.encode() if isinstance(name, str) else name, count, Kind.PLUS)
             return
         # The common case, spelled out: it is a third of the client's cost of a flush of distinct names.
         buckets, prefixes, number, most = self.buckets, keys.shard0, keys.buckets, INT64_MAX
-        for _ in range(count_of_names):
-            name, count = pop()
+        for at in range(first, end):
+            name, count = batch[at]
             if name.__class__ is str:
                 name = name.encode()
             index = crc32(name) % number  # type: ignore[arg-type]  # bytes by now
             key = prefixes[index] + name  # type: ignore[operator]  # bytes by now
             total, dirty = buckets[index].plus
             if key in total:
-                after = total[key] + count
-                if after > most:
-                    self._overflow(name_of(key), count)
+                count += total[key]
+                if count > most:
+                    self.placed = at + 1
+                    self._overflow(name_of(key), count - total[key])
                     continue
-                total[key] = after
-            else:
-                total[key] = count
+            total[key] = count
             dirty[key] = None
+            self.placed = at + 1
 
     def _add(self, name: bytes, amount: int, kind: Kind) -> None:
         if self.keys is None or self.gates is None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterable
+from itertools import islice
 from typing import NamedTuple
 
 from redis_counters.crdt.slotmap import tally
@@ -38,13 +39,14 @@ Slot = tuple[bytes, bytes, Kind]  # a shard's key, the owner of an actor, increm
 class Snapshot:
     """What Redis held of a counter at one time, complete over its shards."""
 
-    __slots__ = ("acknowledged", "as_of", "counted", "epoch", "fresh_until", "own", "places", "taken", "value")
+    __slots__ = ("acknowledged", "as_of", "counted", "epoch", "fresh_until", "own", "places", "taken", "value", "width")
 
     def __init__(self, taken: float, as_of: float, fresh_until: float) -> None:
         self.taken = taken  # on the clock that ages are measured with
         self.as_of = as_of  # epoch seconds
         self.fresh_until = fresh_until
         self.counted = 0
+        self.width = 0  # how many shards were asked for
         self.places: list[Place] = []  # of its shards, in order
         self.own: dict[Slot, int] = {}  # own slots in it
         self.acknowledged: dict[Slot, int] = {}  # what was acknowledged of own slots when it was asked for
@@ -162,7 +164,7 @@ class Reads:
     def value(self, name: bytes, snapshot: Snapshot) -> CounterValue:
         """Return the snapshot's value, merged with what this process counted."""
         writer = self.writer
-        if self.ones or self.amounts or writer.unplaced:
+        if self.ones or self.amounts or writer.unabsorbed:
             writer.drain()
         if snapshot.epoch == writer.epoch and snapshot.value is not None:
             return snapshot.value
@@ -203,7 +205,7 @@ class Reads:
         for _ in range(MOST_ATTEMPTS):
             writer.drain()
             found.clear()
-            taken, as_of = self.clock(), self.wall()
+            taken, as_of, folds = self.clock(), self.wall(), writer.folds
             # Up to a tenth less, by chance, so that processes do not refresh in step.
             fresh_until = taken + writer.settings.max_age * (1 - 0.1 * self.chance())
             want: list[tuple[bytes, Snapshot, int]] = []
@@ -214,13 +216,13 @@ class Reads:
                     want.extend((name, snapshot, shard) for shard in range(1, writer.shards.of(name)))
             while want:
                 want = yield from self._fetch_shards(want)
-            if taken > writer.dropped_at:
+            if taken > writer.dropped_at and folds == writer.folds:
                 break  # else own slots may have been folded meanwhile, into a base that was read before
         for name, snapshot in found.items():
             cache.pop(name, None)
             cache[name] = snapshot
-        while len(cache) > MOST_CACHED:
-            del cache[next(iter(cache))]
+        for oldest in list(islice(cache, max(0, len(cache) - MOST_CACHED))):
+            del cache[oldest]
         self.snapshots += len(found)
         return {name: self.value(name, snapshot) for name, snapshot in found.items()}
 
@@ -243,6 +245,7 @@ class Reads:
         for name, snapshot, shard in want:
             bucket, key = place = keys.shard_key(name, shard)
             asked.append(key)
+            snapshot.width += 1
             if writer.keys is not None:
                 snapshot.places.append(place)
             for actor in own(bucket):
@@ -276,11 +279,10 @@ class Reads:
                     snapshot.own[key, actor.owner, Kind.PLUS] = int(slot)
                 if key in minus.total and (slot := fields.get(actor.id + b"-")) is not None:
                     snapshot.own[key, actor.owner, Kind.MINUS] = int(slot)
-            if shards > 1 and shard == 0:
-                known = self.writer.shards.of(name)
-                if shards > known:
-                    self.writer.shards.learn(name, shards)
-                    more.extend((name, snapshot, extra) for extra in range(known, shards))
+            if shard == 0:
+                writer.shards.learn(name, shards)
+                width = max(shards, writer.shards.of(name))  # a handle may have asked for more meanwhile
+                more.extend((name, snapshot, extra) for extra in range(snapshot.width, width))
         return more
 
 

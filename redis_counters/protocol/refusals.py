@@ -21,7 +21,8 @@ def error_for(reply: ErrorReply, script: Script | None) -> CounterError:
         return NotPermitted(f"{what}{reply.text}")
     if reply.code in ("NOAUTH", "WRONGPASS"):
         return NotPermitted(f"{what}{reply.code} the connection is not authenticated")
-    if reply.code in _PASSING or "OOM" in reply.text:
+    # Redis 6.2 puts the error of a command inside a script into a sentence of its own.
+    if reply.code in _PASSING or any(f"-{code} " in reply.text for code in _PASSING) or "OOM" in reply.text:
         return Unavailable(f"{what}{reply.text}")
     return Refused(f"{what}{reply.text}")
 

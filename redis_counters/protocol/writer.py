@@ -37,6 +37,8 @@ class Writer(Intake):
         self.errors: list[CounterError] = []  # of this round
         self.dropped_at = float("-inf")  # when own state was last let go of: earlier snapshots may lack it
         self.flushed = self.flushes = 0
+        self.losses = 0  # times that acknowledged flushes were found missing
+        self.folds = 0  # fold requests sent
         self.uncertain = 0  # times that nobody could tell how far an actor got
         self.closing = False
         self.round_open = False  # the round's batch has not all its places yet
@@ -101,6 +103,7 @@ class Writer(Intake):
                 command = actor.request(self.settings.max_batch)
                 if command is not None:
                     bucket.busy = True
+                    self.folds += command.script is Script.SLOTS_FOLD
                     self._turn = (bucket.number + 1) % count
                     return Request(actor, command)
         return None
@@ -111,6 +114,7 @@ class Writer(Intake):
         script = request.command.script
         assert script is not None
         if isinstance(raw, ErrorReply):
+            actor.void()
             self._fail(request, error_for(raw, script))
             return
         try:
@@ -130,9 +134,12 @@ class Writer(Intake):
         self.epoch += 1
 
     def _answer(self, actor: Actor, reply: Reply, script: Script, now: float) -> None:
-        chunk = actor.unknown
+        chunk, base = actor.unknown, actor.base
         self.doubtful = self.doubtful or reply.word == "UNKNOWN"
         actor.answer(reply, now)
+        if reply.word in ("UNKNOWN", "REGRESS") or actor.base < base:
+            self.losses += 1
+            self.probe_all()  # what one actor finds, others should look for: they may have nothing to send
         gates = self.gates
         if script is not Script.SLOTS_MERGE or chunk is None or gates is None:
             return
@@ -150,6 +157,11 @@ class Writer(Intake):
             gates.answered(key0, shards, actor.tables[Kind.SHARDS].refused.get(key0))
         for table in actor.tables:
             self.errors.extend(refusal(k, table.refused[k]) for k in actor.refused_now if k in table.refused)
+
+    def probe_all(self) -> None:
+        """Every actor is to see whether Redis still has what it acknowledged."""
+        for actor in self.actors():
+            actor.probe = actor.phase is Phase.ACTIVE
 
     def unanswered(self, request: Request) -> None:
         """The connection broke or the time is over: what was sent may or may not have been applied."""
@@ -190,7 +202,7 @@ class Writer(Intake):
     @property
     def clean(self) -> bool:
         """Nothing waits to be sent now."""
-        waits = self.buffer or self.unplaced or any(self.early)
+        waits = self.buffer or self.unabsorbed or any(self.early)
         return not waits and all(a.clean for a in self.actors())
 
     @property
@@ -208,7 +220,7 @@ class Writer(Intake):
 
     def waiting(self) -> int:
         """Return how many slots are not acknowledged. Cost: O(buckets)."""
-        count = len(self.unplaced) + len(self.early[0]) + len(self.early[1])
+        count = self.unplaced + len(self.early[0]) + len(self.early[1])
         for actor in self.actors():
             count += len(actor.unknown) if actor.unknown else 0
             count += sum(len(t.dirty) + len(t.gated) + len(t.refused) for t in actor.tables)
