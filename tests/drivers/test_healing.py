@@ -83,10 +83,12 @@ def test_a_loop_ends_though_the_client_was_not_closed(any_server: RealServer) ->
     """The background task gives way to the cancellation that comes with the end of asyncio.run."""
 
     async def main() -> None:
-        counters = AsyncioCounters.from_url(any_server.url)
+        client: Any = redis.asyncio.Redis(port=any_server.port)
+        counters = AsyncioCounters(client)
         counters.incr("x")
         await counters.flush()
         counters.incr("x")
+        await client.aclose()
 
     for _ in range(20):
         thread = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)
