@@ -200,7 +200,8 @@ class TaskRunner:
     async def _absorb_meanwhile(self) -> None:
         while True:
             await asyncio.sleep(self.core.settings.flush_interval)
-            self.core.writer.absorb()
+            if self.core.overdue:
+                self.core.writer.absorb()
 
     def _progressed(self) -> None:
         self.progress.set()

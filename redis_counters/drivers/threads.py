@@ -163,7 +163,7 @@ class ThreadRunner:
         while not self.stopped:
             if self.in_round.wait(IDLE_POLL) and not self.stopped:
                 self.ended.wait(self.core.settings.flush_interval)
-                if self.in_round.is_set() and not self.stopped and self.lock.acquire(blocking=False):
+                if self.in_round.is_set() and self.core.overdue and self.lock.acquire(blocking=False):
                     try:
                         self.core.writer.absorb()
                     finally:

@@ -16,6 +16,7 @@ from redis_counters.protocol.stats import Stats
 from redis_counters.protocol.values import Name, name_bytes, name_shown, signed_amount
 from redis_counters.protocol.writer import Writer
 
+MOST_BUFFERED = 50_000  # increments that may lie in the buffer while a round takes longer than the interval
 SMALL = 2**31
 """Amounts up to this go into the buffer unseen; whether larger ones fit is checked at the call."""
 
@@ -108,6 +109,12 @@ class Core:
         self.writer.drain()
         self.writer.retry_refused()
         self.writer.closing = True
+
+    @property
+    def overdue(self) -> bool:
+        """The buffer has grown so long that it should be taken in, though a round is under way."""
+        waiting = len(self.buffer.ones) + len(self.buffer.amounts)
+        return waiting >= min(MOST_BUFFERED, self.settings.max_pending)
 
     def nothing_to_do(self) -> bool:
         """True if no round is needed, neither for what was counted nor for actors that should end."""

@@ -142,22 +142,25 @@ class Intake:
             return
         # The common case, spelled out: it is a third of the client's cost of a flush of distinct names.
         buckets, prefixes, number, most = self.buckets, keys.shard0, keys.buckets, INT64_MAX
-        for at in range(first, end):
-            name, count = batch[at]
-            if name.__class__ is str:
-                name = name.encode()
-            index = crc32(name) % number  # type: ignore[arg-type]  # bytes by now
-            key = prefixes[index] + name  # type: ignore[operator]  # bytes by now
-            total, dirty = buckets[index].plus
-            if key in total:
-                count += total[key]
-                if count > most:
-                    self.placed = at + 1
-                    self._overflow(name_of(key), count - total[key])
-                    continue
-            total[key] = count
-            dirty[key] = None
-            self.placed = at + 1
+        done = first
+        try:
+            for name, count in batch[first:end]:
+                if name.__class__ is str:
+                    name = name.encode()  # noqa: PLW2901
+                index = crc32(name) % number  # type: ignore[arg-type]  # bytes by now
+                key = prefixes[index] + name  # type: ignore[operator]  # bytes by now
+                total, dirty = buckets[index].plus
+                if key in total:
+                    count += total[key]  # noqa: PLW2901
+                    if count > most:
+                        done += 1
+                        self._overflow(name_of(key), count - total[key])
+                        continue
+                total[key] = count
+                dirty[key] = None
+                done += 1
+        finally:
+            self.placed = done
 
     def _add(self, name: bytes, amount: int, kind: Kind) -> None:
         if self.keys is None or self.gates is None:

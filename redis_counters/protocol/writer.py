@@ -78,7 +78,7 @@ class Writer(Intake):
             self.round_open = False
             for table in self._tables():
                 table.stop = table.end
-        self.full = self.waiting() >= self.settings.max_pending
+            self.full = self.waiting() >= self.settings.max_pending
 
     def _tables(self) -> Iterator[Table]:
         for actor in self.actors():
