@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from redis_counters.counters import Counter, Counters
 from redis_counters.errors import (
     BufferFull,
@@ -15,9 +17,11 @@ from redis_counters.errors import (
     UsageError,
     WrongType,
 )
-from redis_counters.protocol.inspection import Inspection
 from redis_counters.protocol.stats import Stats
 from redis_counters.protocol.values import CounterValue
+
+if TYPE_CHECKING:
+    from redis_counters.protocol.inspection import Inspection
 
 __version__ = "0.1.0"
 
@@ -38,3 +42,12 @@ __all__ = [
     "UsageError",
     "WrongType",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`Inspection` is imported when somebody asks for it: few do, and every process pays for an import."""
+    if name == "Inspection":
+        from redis_counters.protocol.inspection import Inspection
+
+        return Inspection
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redis_counters.drivers.tasks import TaskRunner
-from redis_counters.drivers.urls import open_url
 from redis_counters.face import CounterBase, CountersBase, make_core
 from redis_counters.face import nothing_asyncio as nothing
-from redis_counters.protocol.inspection import Inspection, inspect
 from redis_counters.protocol.settings import check_age, checked_age
 from redis_counters.protocol.values import CounterValue, Name, name_bytes
+
+if TYPE_CHECKING:
+    from redis_counters.protocol.inspection import Inspection
 
 
 class Counters(CountersBase):
@@ -70,6 +71,8 @@ class Counters(CountersBase):
         Schemes: redis, rediss, unix, valkey, valkeys, embedded, memory.
         Raises: UsageError for the URL or an option.
         """
+        from redis_counters.drivers.urls import open_url
+
         opened = open_url(url, asyncio=True)
         try:
             self = cls(opened.client, **options)
@@ -143,6 +146,8 @@ class Counters(CountersBase):
 
         Cost: up to 2 round trips per shard and one more; O(slots).
         """
+        from redis_counters.protocol.inspection import inspect
+
         return await self._runner.ask(inspect(self._core.reads, name))
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redis_counters.drivers.threads import ThreadRunner
-from redis_counters.drivers.urls import open_url
 from redis_counters.face import CounterBase, CountersBase, make_core, nothing
-from redis_counters.protocol.inspection import Inspection, inspect
 from redis_counters.protocol.settings import check_age, checked_age
 from redis_counters.protocol.values import CounterValue, Name, name_bytes
+
+if TYPE_CHECKING:
+    from redis_counters.protocol.inspection import Inspection
 
 
 class Counters(CountersBase):
@@ -69,6 +70,8 @@ class Counters(CountersBase):
         Schemes: redis, rediss, unix, valkey, valkeys, embedded, memory.
         Raises: UsageError for the URL or an option.
         """
+        from redis_counters.drivers.urls import open_url
+
         opened = open_url(url, asyncio=False)
         try:
             self = cls(opened.client, **options)
@@ -140,6 +143,8 @@ class Counters(CountersBase):
 
         Cost: up to 2 round trips per shard and one more; O(slots).
         """
+        from redis_counters.protocol.inspection import inspect
+
         return self._runner.ask(inspect(self._core.reads, name))
 
 

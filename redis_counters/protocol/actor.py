@@ -21,7 +21,6 @@ even when that flush is refused meanwhile, because a copy of the command may sti
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import islice
 
@@ -45,14 +44,19 @@ class Phase(Enum):
     DONE = auto()
 
 
-@dataclass(frozen=True, slots=True)
 class Chunk:
-    """What one flush tells: totals by key, for each kind of slot, in the order of its items."""
+    """What one flush tells: totals by key, for each kind of slot, in the order of its items.
 
-    seq: int
-    base: int
-    totals: Totals
-    items: Sequence[tuple[Kind, bytes]] | None  # by item number; None while all are PLUS, in the order of the dict
+    ``items``: kind and key by item number; None if all are PLUS, in the order of the dict.
+    """
+
+    __slots__ = ("base", "items", "seq", "totals")
+
+    def __init__(self, seq: int, base: int, totals: Totals, items: Sequence[tuple[Kind, bytes]] | None) -> None:
+        self.seq = seq
+        self.base = base
+        self.totals = totals
+        self.items = items
 
     def __len__(self) -> int:
         return sum(map(len, self.totals))

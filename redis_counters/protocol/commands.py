@@ -7,7 +7,6 @@ with what the scripts do. Script texts are read by ``drivers.lua_files``: nothin
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
@@ -25,8 +24,7 @@ class Script(Enum):
     SLOTS_READ = "slots_read"
 
 
-@dataclass(frozen=True, slots=True)
-class Contract:
+class Contract(NamedTuple):
     """A script's interface: leading keys and arguments by name, what may follow, and the words it answers.
 
     ``more_keys`` and ``more_args`` name what follows the leading ones, any number of times; empty: nothing may.
@@ -90,11 +88,13 @@ def hmget(key: bytes, fields: Sequence[bytes]) -> Command:
     return Command(None, (key,), fields, b"HMGET")
 
 
-@dataclass(frozen=True, slots=True)
 class ErrorReply:
     """Redis answered a command with an error; ``text`` starts with its upper-case code."""
 
-    text: str
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
 
     @property
     def code(self) -> str:

@@ -161,6 +161,8 @@ class Intake:
                 done += 1
         finally:
             self.placed = done
+            if done == len(batch):
+                self.batch, self.placed = [], 0  # the names are kept as long as somebody counts them, and not here
 
     def _add(self, name: bytes, amount: int, kind: Kind) -> None:
         if self.keys is None or self.gates is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from redis_counters.protocol.commands import Command, ErrorReply
 from redis_counters.protocol.namespace import open_namespace, opened_keys
@@ -17,8 +17,7 @@ from redis_counters.protocol.writer import Request, Writer
 WINDOW = 4  # commands on their way: more gains nothing, the server is never idle with these
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(NamedTuple):
     """Send a command; with ``text``, the script's text instead of its hash (EVAL loads it for the next time)."""
 
     command: Command

@@ -101,8 +101,11 @@ class Reads:
         """
         if self.ones or self.amounts:
             return None
-        snapshot = self.cache.get(name)
-        if snapshot is None or snapshot.epoch != self.writer.epoch or snapshot.fresh_until <= self.clock():
+        try:
+            snapshot = self.cache[name]
+        except KeyError:
+            return None
+        if snapshot.epoch != self.writer.epoch or snapshot.fresh_until <= self.clock():
             return None
         return snapshot.value
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from redis_counters.errors import UsageError
 from redis_counters.protocol.keys import DEFAULT_BUCKETS, namespace_bytes
@@ -13,8 +13,7 @@ from redis_counters.protocol.shards import Shards
 MAX_BATCH = 2_000  # a script blocks the others: this many counters take a few milliseconds
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """Options as documented in docs/reference/options.md. Units: seconds, counters, slots."""
 
     namespace: bytes

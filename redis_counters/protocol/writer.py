@@ -6,7 +6,7 @@ Sans-I/O: it is told the time, is asked for requests and is given their answers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from redis_counters.errors import CounterError, Overflow, Refused
 from redis_counters.protocol.actor import Actor, Phase
@@ -21,8 +21,7 @@ from redis_counters.protocol.slots import ALL, Kind, Table
 from redis_counters.protocol.values import name_shown
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """A command and the actor that it is for."""
 
     actor: Actor
