@@ -27,19 +27,16 @@ their element-wise maximum counts a folded slot twice. What does merge is one sl
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
+from redis_counters.crdt.tally import AT, INT64_MAX, MINUS, PLUS, Tally, count_of, tally
 from redis_counters.errors import UsageError
 
 __all__ = ["INT64_MAX", "Half", "Sign", "SlotMap", "Tally", "fold", "format_fields", "parse", "raise_slots", "tally"]
 
 Sign = Literal["+", "-"]
-
-INT64_MAX = 2**63 - 1
-
-_PLUS, _MINUS, _TILDE, _AT = b"+-~@"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +76,6 @@ class SlotMap:
         return frozenset(self.plus.slots) | frozenset(self.minus.slots)
 
 
-class Tally(NamedTuple):
-    """What a reader needs of a shard. A NamedTuple, because making a frozen dataclass takes as long as two fields."""
-
-    foreign: int
-    """Signed sum of all that is not a slot or a floor of an own actor."""
-    own: dict[bytes, int]
-    """Slots and floors of own actors as they are stored, by field name."""
-    shards: int
-    """How many shards the counter has, as far as this shard tells; else 1."""
-
-
 def raise_slots(state: SlotMap, actor: bytes, sign: Sign, total: int, acknowledged: int = 0) -> SlotMap:
     """The actor's slot is at least ``total``; of a slot that was missing, only what exceeds ``acknowledged`` counts.
 
@@ -113,61 +99,18 @@ def fold(state: SlotMap, actor: bytes) -> SlotMap:
     return replace(state, plus=_fold_half(state.plus, actor), minus=_fold_half(state.minus, actor))
 
 
-def tally(fields: Mapping[bytes, bytes], own: Collection[bytes] = ()) -> Tally:
-    """What these fields count, split in what is the own actors' and what is not.
-
-    ``own`` names each actor once. Without any, ``foreign`` is `parse(fields).value`. Every read that asks Redis comes
-    through here, so it is one plain loop: `parse` takes four times as long.
-
-    Cost: O(fields + own actors); 0.2 microseconds a field.
-    Raises: ValueError, naming the field, for a count that is not a decimal.
-    """
-    foreign = 0
-    shards = 1
-    for name, raw in fields.items():
-        if _AT in name or not name:
-            continue
-        last = name[-1]
-        if last == _PLUS:
-            count = int(raw) if raw.isdigit() else _count(name, raw)
-            if name[0] != _TILDE:
-                foreign += count
-            else:
-                foreign -= count
-        elif last == _MINUS:
-            count = int(raw) if raw.isdigit() else _count(name, raw)
-            if name[0] != _TILDE:
-                foreign -= count
-            else:
-                foreign += count
-        elif name == b"k":
-            shards = _count(name, raw)
-    # Own actors are few: taking theirs out again is cheaper than cutting the actor out of every field's name.
-    mine: dict[bytes, int] = {}
-    for actor in own:
-        for name, direction in ((actor + b"+", 1), (actor + b"-", -1)):
-            if name in fields:
-                mine[name] = count = int(fields[name])
-                foreign -= direction * count
-            floor = b"~" + name
-            if floor in fields:
-                mine[floor] = count = int(fields[floor])
-                foreign += direction * count
-    return Tally(foreign, mine, shards)
-
-
 def parse(fields: Mapping[bytes, bytes]) -> SlotMap:
     """The slot map that these fields are. For inspection; a read takes `tally`.
 
     Raises: ValueError, naming the field, for a count that is not a decimal.
     """
-    slots: dict[int, dict[bytes, int]] = {_PLUS: {}, _MINUS: {}}
-    floors: dict[int, dict[bytes, int]] = {_PLUS: {}, _MINUS: {}}
-    base = {_PLUS: 0, _MINUS: 0}
+    slots: dict[int, dict[bytes, int]] = {PLUS: {}, MINUS: {}}
+    floors: dict[int, dict[bytes, int]] = {PLUS: {}, MINUS: {}}
+    base = {PLUS: 0, MINUS: 0}
     for name, raw in fields.items():
-        if _AT in name or not name.endswith((b"+", b"-")):
+        if AT in name or not name.endswith((b"+", b"-")):
             continue
-        sign, stem, count = name[-1], name[:-1], _count(name, raw)
+        sign, stem, count = name[-1], name[:-1], count_of(name, raw)
         if stem.startswith(b"~"):
             floors[sign][stem[1:]] = count
         elif b"." in stem:
@@ -175,10 +118,10 @@ def parse(fields: Mapping[bytes, bytes]) -> SlotMap:
         else:
             base[sign] += count
     return SlotMap(
-        plus=Half(slots[_PLUS], floors[_PLUS], base[_PLUS]),
-        minus=Half(slots[_MINUS], floors[_MINUS], base[_MINUS]),
+        plus=Half(slots[PLUS], floors[PLUS], base[PLUS]),
+        minus=Half(slots[MINUS], floors[MINUS], base[MINUS]),
         dot=fields.get(b"d"),
-        shards=_count(b"k", fields[b"k"]) if b"k" in fields else 1,
+        shards=count_of(b"k", fields[b"k"]) if b"k" in fields else 1,
     )
 
 
@@ -215,9 +158,3 @@ def _fold_half(half: Half, actor: bytes) -> Half:
     slots = {other: total for other, total in half.slots.items() if other != actor}
     floors = {other: floor for other, floor in half.floors.items() if other != actor}
     return Half(slots, floors, half.base + moved)
-
-
-def _count(name: bytes, raw: bytes) -> int:
-    if not raw.isdigit():
-        raise ValueError(f"field {name!r} holds {raw[:40]!r}, which is not a count")
-    return int(raw)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from redis_counters.crdt.slotmap import INT64_MAX
+from redis_counters.crdt.tally import INT64_MAX
 from redis_counters.errors import CounterError, Overflow
 from redis_counters.protocol.buffer import Buffer
 from redis_counters.protocol.goal import Goal

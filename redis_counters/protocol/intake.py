@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from zlib import crc32
 
-from redis_counters.crdt.slotmap import INT64_MAX
+from redis_counters.crdt.tally import INT64_MAX
 from redis_counters.errors import SchemaMismatch
 from redis_counters.protocol.bucket import Bucket
 from redis_counters.protocol.buffer import Buffer

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterable
 from itertools import islice
 from typing import NamedTuple
 
-from redis_counters.crdt.slotmap import tally
+from redis_counters.crdt.tally import tally
 from redis_counters.errors import CounterError, WrongType
 from redis_counters.protocol.actor import Actor
 from redis_counters.protocol.commands import Command, ErrorReply, Script, hgetall

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redis_counters.crdt.slotmap import INT64_MAX
+from redis_counters.crdt.tally import INT64_MAX
 from redis_counters.errors import Overflow, UsageError
 
 Name = str | bytes
