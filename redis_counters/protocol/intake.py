@@ -32,7 +32,8 @@ class Intake:
         self.early: tuple[dict[bytes, int], dict[bytes, int]] = ({}, {})  # counted before the buckets are known
         self.taken: list[str | bytes] = []  # from the buffer, not yet counted by name
         self.taken_amounts: list[tuple[str | bytes, int]] = []  # the same, last first
-        self.batch: list[tuple[str | bytes, int]] = []  # counted by name, on its way into the totals
+        self.batch: list[str | bytes] = []  # counted by name, on its way into the totals,
+        self.counts: list[int] = []  # and how often each
         self.placed = 0  # how much of the batch is there
         self.batches = 0  # how many there were
         self.overflowed: dict[bytes, int] = {}  # what did not fit into the own slot, by name
@@ -109,10 +110,14 @@ class Intake:
             taken = ones[:count]
             del ones[:count]
             self.taken = taken
-        batch = list(Counter(self.taken).items())
+        counter = Counter(self.taken)
+        batch, counts = (
+            list(counter),
+            list(counter.values()),
+        )  # not a list of pairs: the garbage collector follows those
         self.batches += 1
         self.accepted += len(self.taken)
-        self.batch, self.placed = batch, 0
+        self.batch, self.counts, self.placed = batch, counts, 0
         self.taken = []
 
     @property
@@ -133,10 +138,10 @@ class Intake:
         self.epoch += 1
         if limit is not None:
             end = min(end, first + limit)
-        keys, batch = self.keys, self.batch
+        keys, batch, counts = self.keys, self.batch, self.counts
         if keys is None or not self.shards.single:
             for at in range(first, end):
-                name, count = batch[at]
+                name, count = batch[at], counts[at]
                 self.placed = at + 1
                 self._add(name.encode() if isinstance(name, str) else name, count, Kind.PLUS)
             return
@@ -144,7 +149,7 @@ class Intake:
         buckets, prefixes, number, most = self.buckets, keys.shard0, keys.buckets, INT64_MAX
         done = first
         try:
-            for name, count in batch[first:end]:
+            for name, count in zip(batch[first:end], counts[first:end], strict=True):
                 if name.__class__ is str:
                     name = name.encode()  # noqa: PLW2901
                 index = crc32(name) % number  # type: ignore[arg-type]  # bytes by now
@@ -162,7 +167,11 @@ class Intake:
         finally:
             self.placed = done
             if done == len(batch):
-                self.batch, self.placed = [], 0  # the names are kept as long as somebody counts them, and not here
+                self.batch, self.counts, self.placed = (
+                    [],
+                    [],
+                    0,
+                )  # the names are kept as long as somebody counts them, and not here
 
     def _add(self, name: bytes, amount: int, kind: Kind) -> None:
         if self.keys is None or self.gates is None:

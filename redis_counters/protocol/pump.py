@@ -14,7 +14,7 @@ from redis_counters.protocol.commands import Command, ErrorReply
 from redis_counters.protocol.namespace import open_namespace, opened_keys
 from redis_counters.protocol.writer import Request, Writer
 
-WINDOW = 4  # commands on their way: more gains nothing, the server is never idle with these
+WINDOW = 6  # commands on their way: with fewer the server waits now and then, more gains nothing
 
 
 class Send(NamedTuple):
