@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,6 +35,28 @@ class Server:
 
     def clear(self) -> None:
         self.client.flushall()
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """The server has a core, this process the others, as if it were another machine.
+
+        Where the two share a core, a round trip wakes nobody up: it takes 27 microseconds instead of 70, and which of
+        the two a run gets is the scheduler's whim. Does nothing where there is but one core, or no such call.
+        """
+        cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+        if len(cores) < 2:
+            yield
+            return
+        pid = int(self.client.info("server")["process_id"])
+        threads = [int(thread) for thread in os.listdir(f"/proc/{pid}/task")]
+        try:
+            for thread in threads:
+                os.sched_setaffinity(thread, cores[-1:])
+            os.sched_setaffinity(0, cores[:-1])
+            yield
+        finally:
+            for thread in [*threads, 0]:
+                os.sched_setaffinity(thread, cores)
 
 
 @contextmanager

@@ -19,6 +19,8 @@ with ``@``          ignored: entries of other regions
 any other           ignored: left for later versions, which must not end such a field in ``+`` or ``-``
 ==================  =====================================================================================
 
+No name and no value holds a blank: `slots_read` parts them by blanks.
+
 There is **no merge of two slot maps** here, because none would be a least upper bound. Folding moves counts from a slot
 to the base and deletion takes both away, so of two copies of one hash either may be the later one, field by field, and
 their element-wise maximum counts a folded slot twice. What does merge is one slot with what its actor tells
@@ -31,10 +33,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from redis_counters.crdt.tally import AT, INT64_MAX, MINUS, PLUS, Tally, count_of, tally
+from redis_counters.crdt.tally import AT, INT64_MAX, MINUS, PLUS, count_of, tally
 from redis_counters.errors import UsageError
 
-__all__ = ["INT64_MAX", "Half", "Sign", "SlotMap", "Tally", "fold", "format_fields", "parse", "raise_slots", "tally"]
+__all__ = ["INT64_MAX", "Half", "Sign", "SlotMap", "fold", "format_fields", "parse", "raise_slots", "tally"]
 
 Sign = Literal["+", "-"]
 

@@ -5,66 +5,42 @@ A file of its own, so that reading does not have to import the types that only p
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable
 
 INT64_MAX = 2**63 - 1
 
 PLUS, MINUS, TILDE, AT = b"+-~@"
 
 
-class Tally(NamedTuple):
-    """What a reader needs of a shard. A NamedTuple, because making a frozen dataclass takes as long as two fields."""
+def tally(fields: Iterable[tuple[bytes, bytes]]) -> tuple[int, int]:
+    """What these fields, pairs of name and value, count (as `parse`), and how many shards they say there are (else 1).
 
-    foreign: int
-    """Signed sum of all that is not a slot or a floor of an own actor."""
-    own: dict[bytes, int]
-    """Slots and floors of own actors as they are stored, by field name."""
-    shards: int
-    """How many shards the counter has, as far as this shard tells; else 1."""
+    One plain loop, because every read that asks Redis comes through here; `parse` takes four times as long.
 
-
-def tally(fields: Mapping[bytes, bytes], own: Collection[bytes] = ()) -> Tally:
-    """What these fields count, split in what is the own actors' and what is not.
-
-    ``own`` names each actor once. Without any, ``foreign`` is `parse(fields).value`. Every read that asks Redis comes
-    through here, so it is one plain loop: `parse` takes four times as long.
-
-    Cost: O(fields + own actors); 0.2 microseconds a field.
+    Cost: O(fields); 0.14 microseconds a field.
     Raises: ValueError, naming the field, for a count that is not a decimal.
     """
-    foreign = 0
+    counted = 0
     shards = 1
-    for name, raw in fields.items():
+    for name, raw in fields:
         if AT in name or not name:
             continue
         last = name[-1]
         if last == PLUS:
             count = int(raw) if raw.isdigit() else count_of(name, raw)
             if name[0] != TILDE:
-                foreign += count
+                counted += count
             else:
-                foreign -= count
+                counted -= count
         elif last == MINUS:
             count = int(raw) if raw.isdigit() else count_of(name, raw)
             if name[0] != TILDE:
-                foreign -= count
+                counted -= count
             else:
-                foreign += count
+                counted += count
         elif name == b"k":
             shards = count_of(name, raw)
-    # Own actors are few: taking theirs out again is cheaper than cutting the actor out of every field's name.
-    mine: dict[bytes, int] = {}
-    for actor in own:
-        for name, direction in ((actor + b"+", 1), (actor + b"-", -1)):
-            if name in fields:
-                mine[name] = count = int(fields[name])
-                foreign -= direction * count
-            floor = b"~" + name
-            if floor in fields:
-                mine[floor] = count = int(fields[floor])
-                foreign += direction * count
-    return Tally(foreign, mine, shards)
+    return counted, shards
 
 
 def count_of(name: bytes, raw: bytes) -> int:

@@ -2,17 +2,20 @@
 
 Flushing holds one connection of the client's pool and keeps several commands on their way on it (a *lane*). A lane
 never repeats a command by itself: a repetition is harmless, but it would hide what is unanswered.
-Reading goes through ``execute_command``, with whatever retries the client has: reading twice is safe.
+Reading takes a connection of the pool too: what ``execute_command`` does besides costs as much as the answer. Only
+where that connection breaks it is asked again through ``execute_command``, with whatever retries the client has:
+reading twice is safe. (asyncio reads always go that way, because redis-py knows how to be cancelled.)
 Answers are never decoded: a client's ``decode_responses`` and ``encoding`` make no difference.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Protocol, cast
 
@@ -125,10 +128,15 @@ def error_reply(error: exceptions.ResponseError) -> ErrorReply:
     return ErrorReply(str(error) or "ERR")
 
 
-def _needs_name(pool: Pool) -> bool:
+@functools.cache
+def _needs_name(pool: type[Pool]) -> bool:
     """redis-py before 5.3 wants the name of a command when it gives a connection; later ones warn of it."""
     parameter = inspect.signature(pool.get_connection).parameters.get("command_name")
     return parameter is not None and parameter.default is inspect.Parameter.empty
+
+
+def _take_connection(pool: Pool) -> Any:
+    return pool.get_connection("EVALSHA") if _needs_name(type(pool)) else pool.get_connection()
 
 
 def renew_locks(client: Client) -> None:
@@ -151,8 +159,7 @@ class BlockingLane:
         self._connection: Connection | None = None
 
     def __enter__(self) -> BlockingLane:
-        names = ("EVALSHA",) if _needs_name(self._pool) else ()
-        self._connection = self._pool.get_connection(*names)
+        self._connection = _take_connection(self._pool)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
@@ -204,8 +211,7 @@ class AsyncioLane:
         self._connection: Connection | None = None
 
     async def __aenter__(self) -> AsyncioLane:
-        names = ("EVALSHA",) if _needs_name(self._pool) else ()
-        self._connection = await self._pool.get_connection(*names)
+        self._connection = await _take_connection(self._pool)
         return self
 
     async def __aexit__(
@@ -257,25 +263,58 @@ async def _disconnect_now(connection: Any) -> None:
     await connection.disconnect(nowait=True)
 
 
-def ask(client: Client, commands: Iterable[Command]) -> list[object]:
+def ask(client: Client, commands: Sequence[Command]) -> list[object]:
     """Return the answers to commands that only read (or may be repeated), in order. Raises our errors."""
-    answers: list[object] = []
     try:
-        for command in commands:
-            answer = _ask_one(client, command, text=False)
-            if isinstance(answer, ErrorReply) and answer.code == "NOSCRIPT":
-                answer = _ask_one(client, command, text=True)
-            answers.append(answer)
+        try:
+            return _ask_at_once(client.connection_pool, commands)
+        except exceptions.ConnectionError:
+            return [_ask_one(client, command) for command in commands]
     except (exceptions.RedisError, OSError) as error:
         raise translate(error) or error from error
+
+
+def _ask_at_once(pool: Pool, commands: Sequence[Command]) -> list[object]:
+    connection = _take_connection(pool)
+    whole = False
+    try:
+        answers = _exchange(connection, commands, text=False)
+        lost = [n for n, answer in enumerate(answers) if isinstance(answer, ErrorReply) and answer.code == "NOSCRIPT"]
+        for n, answer in zip(lost, _exchange(connection, [commands[n] for n in lost], text=True), strict=True):
+            answers[n] = answer
+        whole = True
+    finally:
+        if not whole:  # an answer may still come, and is nobody else's
+            connection.disconnect()
+        pool.release(connection)
     return answers
 
 
-def _ask_one(client: Client, command: Command, *, text: bool) -> object:
-    try:
-        return client.execute_command(*words(command, text=text), NEVER_DECODE=True)
-    except exceptions.ResponseError as error:
-        return error_reply(error)
+def _exchange(connection: Connection, commands: Sequence[Command], *, text: bool) -> list[object]:
+    """All commands are sent before the first answer is read."""
+    for command in commands:
+        connection.send_packed_command(packed(connection, command, text=text), check_health=command is commands[0])
+    answers: list[object] = []
+    for _ in commands:
+        try:
+            answers.append(connection.read_response(disable_decoding=True))
+        except exceptions.ConnectionError:  # some of them are errors of Redis too, as LOADING is
+            raise
+        except exceptions.ResponseError as error:
+            answers.append(error_reply(error))
+    return answers
+
+
+def _ask_one(client: Client, command: Command) -> object:
+    answer: object = None
+    for text in (False, True):
+        try:
+            answer = client.execute_command(*words(command, text=text), NEVER_DECODE=True)
+        except exceptions.ResponseError as error:
+            answer = error_reply(error)
+        if not isinstance(answer, ErrorReply) or answer.code != "NOSCRIPT":
+            break
+    return answer
 
 
 async def ask_asyncio(client: Client, commands: Iterable[Command]) -> list[object]:

@@ -10,7 +10,7 @@ from redis_counters.errors import WrongType
 from redis_counters.protocol.commands import Command, hgetall, hmget
 from redis_counters.protocol.keys import KeySpace
 from redis_counters.protocol.namespace import look_up_namespace
-from redis_counters.protocol.reads import Reads, fields_of
+from redis_counters.protocol.reads import Reads, pairs_of
 from redis_counters.protocol.values import Name, name_bytes, name_shown
 
 
@@ -70,7 +70,7 @@ def inspect(reads: Reads, name: Name) -> Generator[list[Command], list[object], 
 
 def _slot_map(raw: object, name: bytes) -> SlotMap:
     try:
-        return parse(fields_of(raw, name))
+        return parse(dict(pairs_of(raw, name)))
     except ValueError as error:
         raise WrongType(f"counter {name_shown(name)!r}: {error}", counter=name) from None
 

@@ -33,6 +33,7 @@ Asks = Generator[list[Command], list[object], dict[bytes, CounterValue]]
 
 
 Place = tuple[int, bytes]  # a shard's bucket and key
+Want = tuple[bytes, "Snapshot", list[Place]]  # shards that the snapshot of a name needs
 Slot = tuple[bytes, bytes, Kind]  # a shard's key, the owner of an actor, increments or decrements
 
 
@@ -171,16 +172,22 @@ class Reads:
             writer.drain()
         if snapshot.epoch == writer.epoch and snapshot.value is not None:
             return snapshot.value
+        return self._merged(name, snapshot)
+
+    def _merged(self, name: bytes, snapshot: Snapshot) -> CounterValue:
+        writer = self.writer
         value, pending = snapshot.counted, 0
-        if writer.keys is None:
+        if not writer.accepted:
+            pass  # this process has counted nothing, of any name
+        elif writer.keys is None:
             pending = writer.early[0].get(name, 0) - writer.early[1].get(name, 0)
             value += pending
         else:
-            places = snapshot.places
-            if (not writer.shards.single and len(places) != writer.shards.of(name)) or not places:
+            places, buckets = snapshot.places, writer.buckets
+            if len(places) != writer.shards.of(name):
                 places = [writer.keys.shard_key(name, shard) for shard in range(writer.shards.of(name))]
             for bucket, key in places:
-                for actor in writer.buckets[bucket].actors:
+                for actor in buckets[bucket].actors:
                     plus, minus, _ = actor.tables
                     if key in plus.total:
                         more, waiting = _not_in(snapshot, actor.owner, plus, key)
@@ -188,9 +195,9 @@ class Reads:
                     if key in minus.total:
                         more, waiting = _not_in(snapshot, actor.owner, minus, key)
                         value, pending = value - more, pending - waiting
-        snapshot.value = CounterValue(value, snapshot.as_of, pending)
+        merged = snapshot.value = CounterValue(value, snapshot.as_of, pending)
         snapshot.epoch = writer.epoch
-        return snapshot.value
+        return merged
 
     # -- from Redis
 
@@ -201,33 +208,29 @@ class Reads:
         not later than the others; where it tells of more, the new ones are read too.
         """
         writer, cache = self.writer, self.cache
-        names, found = list(names), dict[bytes, Snapshot]()
+        names = list(names)
         if writer.keys is None:
             (raw,) = yield [look_up_namespace(writer.settings)]
             self.settle(raw)
         for _ in range(MOST_ATTEMPTS):
             writer.drain()
-            found.clear()
             taken, as_of, folds = self.clock(), self.wall(), writer.folds
             # Up to a tenth less, by chance, so that processes do not refresh in step.
             fresh_until = taken + writer.settings.max_age * (1 - 0.1 * self.chance())
-            want: list[tuple[bytes, Snapshot, int]] = []
-            for name in names:
-                snapshot = found[name] = Snapshot(taken, as_of, fresh_until)
-                want.append((name, snapshot, 0))
-                if not writer.shards.single:
-                    want.extend((name, snapshot, shard) for shard in range(1, writer.shards.of(name)))
+            found = {name: Snapshot(taken, as_of, fresh_until) for name in names}
+            want = [(name, snapshot, self._places(name)) for name, snapshot in found.items()]
             while want:
                 want = yield from self._fetch_shards(want)
             if taken > writer.dropped_at and folds == writer.folds:
                 break  # else own slots may have been folded meanwhile, into a base that was read before
         for name, snapshot in found.items():
-            cache.pop(name, None)
+            cache.pop(name, None)  # so that the oldest stand in front
             cache[name] = snapshot
         for oldest in list(islice(cache, max(0, len(cache) - MOST_CACHED))):
             del cache[oldest]
         self.snapshots += len(found)
-        return {name: self.value(name, snapshot) for name, snapshot in found.items()}
+        writer.drain()
+        return {name: self._merged(name, snapshot) for name, snapshot in found.items()}
 
     def settle(self, raw: object) -> bool:
         """The buckets are known, from the namespace's record; False if there is none, so nothing has been counted."""
@@ -237,61 +240,79 @@ class Reads:
         self.writer.settle(settled_keys(values, self.writer.settings), self.clock())
         return True
 
-    def _fetch_shards(
-        self, want: list[tuple[bytes, Snapshot, int]]
-    ) -> Generator[list[Command], list[object], list[tuple[bytes, Snapshot, int]]]:
-        writer = self.writer
-        # Without the namespace's record nothing was ever counted, or the record was lost: then it was like this.
-        keys = writer.keys or KeySpace(writer.settings.namespace, writer.settings.buckets)
-        own = writer.own if writer.keys is not None else _nobody
-        asked: list[bytes] = []
-        for name, snapshot, shard in want:
-            bucket, key = place = keys.shard_key(name, shard)
-            asked.append(key)
-            snapshot.width += 1
-            if writer.keys is not None:
-                snapshot.places.append(place)
-            for actor in own(bucket):
-                plus, minus, _ = actor.tables
-                if key in plus.acknowledged:
-                    snapshot.acknowledged[key, actor.owner, Kind.PLUS] = plus.acknowledged[key]
-                if key in minus.acknowledged:
-                    snapshot.acknowledged[key, actor.owner, Kind.MINUS] = minus.acknowledged[key]
-        if len(asked) == 1:
-            maps = yield [hgetall(asked[0])]
-        else:
-            commands = [
-                Command(Script.SLOTS_READ, asked[start : start + MOST_KEYS])
-                for start in range(0, len(asked), MOST_KEYS)
-            ]
-            maps = [text for texts in (yield commands) for text in _list(texts)]
-        more: list[tuple[bytes, Snapshot, int]] = []
-        for (name, snapshot, shard), key, raw in zip(want, asked, maps, strict=True):
-            try:
-                fields = raw if isinstance(raw, dict) else fields_of(raw, name)
-                counted, _own, shards = tally(fields)
-            except ValueError as error:
-                raise WrongType(f"counter {name_shown(name)!r}: {error}", counter=name) from None
-            snapshot.counted += counted
-            # Looked for now, not when it was asked: an own slot may have come into being meanwhile.
-            for actor in own(keys.bucket(name, shard)):
-                if not actor.id:  # not opened yet: Redis has nothing of it
-                    continue
-                plus, minus, _ = actor.tables
-                if key in plus.total and (slot := fields.get(actor.id + b"+")) is not None:
-                    snapshot.own[key, actor.owner, Kind.PLUS] = int(slot)
-                if key in minus.total and (slot := fields.get(actor.id + b"-")) is not None:
-                    snapshot.own[key, actor.owner, Kind.MINUS] = int(slot)
-            if shard == 0:
+    @property
+    def _keys(self) -> KeySpace:
+        """Without the namespace's record nothing was ever counted, or the record was lost: then it was like this."""
+        return self.writer.keys or KeySpace(self.writer.settings.namespace, self.writer.settings.buckets)
+
+    def _places(self, name: bytes) -> list[Place]:
+        width, before = self.writer.shards.of(name), self.cache.get(name)
+        if before is not None and len(before.places) == width:
+            return before.places
+        keys = self._keys
+        return [keys.shard_key(name, shard) for shard in range(width)]
+
+    def _fetch_shards(self, want: list[Want]) -> Generator[list[Command], list[object], list[Want]]:
+        """Add what Redis holds of these shards to their snapshots; return which more there are."""
+        writer, keys = self.writer, self._keys
+        if writer.keys is not None:
+            for _name, snapshot, places in want:
+                snapshot.places = snapshot.places + places if snapshot.places else places
+                if writer.accepted:
+                    _take_acknowledged(snapshot, writer, places)
+        texts = yield from _ask_for([key for _name, _snapshot, places in want for _bucket, key in places])
+        # An own slot may have come into being meanwhile, and with it the buckets.
+        own = writer.buckets if writer.accepted and len(writer.buckets) == keys.buckets else None
+        more: list[Want] = []
+        rest = iter(texts)
+        for name, snapshot, places in want:
+            shards = 1
+            for (bucket, key), text in zip(places, rest, strict=False):
+                try:
+                    counted, told = tally(pairs_of(text, name))
+                except ValueError as error:
+                    raise WrongType(f"counter {name_shown(name)!r}: {error}", counter=name) from None
+                snapshot.counted += counted
+                shards = max(shards, told)
+                if own is not None:
+                    _take_own(snapshot, own[bucket].actors, key, text)
+            if shards > 1:
                 writer.shards.learn(name, shards)
-                width = max(shards, writer.shards.of(name))  # a handle may have asked for more meanwhile
-                more.extend((name, snapshot, extra) for extra in range(snapshot.width, width))
+            width = snapshot.width = snapshot.width + len(places)
+            if writer.shards.of(name) > width:  # a handle may have asked for more meanwhile
+                more.append((name, snapshot, [keys.shard_key(name, n) for n in range(width, writer.shards.of(name))]))
         return more
 
 
-def _nobody(_bucket: int) -> list[Actor]:
-    """Before the buckets are known, this process has no actors."""
-    return []
+def _ask_for(keys: list[bytes]) -> Generator[list[Command], list[object], list[object]]:
+    if len(keys) == 1:
+        return (yield [hgetall(keys[0])])
+    answers = yield [
+        Command(Script.SLOTS_READ, keys[start : start + MOST_KEYS]) for start in range(0, len(keys), MOST_KEYS)
+    ]
+    return [text for texts in answers for text in _list(texts)]
+
+
+def _take_acknowledged(snapshot: Snapshot, writer: Writer, places: list[Place]) -> None:
+    """The snapshot holds what was acknowledged of own slots when it was asked for."""
+    for bucket, key in places:
+        for actor in writer.buckets[bucket].actors:
+            for table in actor.tables[:2]:
+                if key in table.acknowledged:
+                    snapshot.acknowledged[key, actor.owner, table.kind] = table.acknowledged[key]
+
+
+def _take_own(snapshot: Snapshot, actors: Iterable[Actor], key: bytes, raw: object) -> None:
+    """The snapshot holds what Redis has of own slots."""
+    for actor in actors:
+        plus, minus, _ = actor.tables
+        if not actor.id or (key not in plus.total and key not in minus.total):  # not opened yet: Redis has nothing
+            continue
+        fields = dict(pairs_of(raw, b""))
+        for table, sign in ((plus, b"+"), (minus, b"-")):
+            slot = fields.get(actor.id + sign)
+            if slot is not None and key in table.total:
+                snapshot.own[key, actor.owner, table.kind] = int(slot)
 
 
 def _not_in(snapshot: Snapshot, owner: bytes, table: Table, key: bytes) -> tuple[int, int]:
@@ -311,19 +332,19 @@ def _list(raw: object) -> list[object]:
     return raw
 
 
-def fields_of(raw: object, name: bytes) -> dict[bytes, bytes]:
+def pairs_of(raw: object, name: bytes) -> Iterable[tuple[bytes, bytes]]:
     """Return the fields of a hash, from a map (RESP3), a flat list (RESP2) or the text of slots_read."""
     if isinstance(raw, bytes):
         if not raw.startswith(b"!"):
-            texts = raw.split(b" ")
-            return dict(zip(texts[::2], texts[1::2]))  # noqa: B905 - an empty text is one part, and no field
+            texts = iter(raw.split(b" "))
+            return zip(texts, texts)  # noqa: B905 - an empty text is one part, and no field
         raw = ErrorReply(raw[1:].decode("utf-8", "replace"))
-    if isinstance(raw, ErrorReply):
-        if raw.code == "WRONGTYPE":
-            raise WrongType(f"counter {name_shown(name)!r}: {raw.text}", counter=name)
-        raise error_for(raw, None)
     if isinstance(raw, dict):
-        return raw
-    if not isinstance(raw, list):
+        return raw.items()
+    if isinstance(raw, list):
+        return zip(raw[::2], raw[1::2], strict=True)
+    if not isinstance(raw, ErrorReply):
         raise BadReply(f"expected a map, got {type(raw).__name__}")
-    return dict(zip(raw[::2], raw[1::2], strict=True))
+    if raw.code == "WRONGTYPE":
+        raise WrongType(f"counter {name_shown(name)!r}: {raw.text}", counter=name)
+    raise error_for(raw, None)

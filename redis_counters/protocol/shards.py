@@ -51,7 +51,8 @@ class Shards:
             if name.startswith(prefix):
                 configured = shards
                 break
-        return max(configured, self.known.get(name, 1))
+        known = self.known.get(name, 1)
+        return known if known > configured else configured
 
     def learn(self, name: bytes, shards: int) -> None:
         """The counter has at least that many shards."""

@@ -63,7 +63,7 @@ class CounterValue(int):
     pending: int
 
     def __new__(cls, value: int, as_of: float = 0.0, pending: int = 0) -> CounterValue:
-        self = super().__new__(cls, value)
+        self = int.__new__(cls, value)
         self.as_of = as_of
         self.pending = pending
         return self

@@ -14,6 +14,7 @@ from tests.faces.either import truth
 from tests.servers import RealServer
 
 NAMES = [f"n{i}" for i in range(50)]
+ENOUGH = 20  # calls of each fate
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -68,7 +69,10 @@ def test_cancelled_calls(any_server: RealServer, seed: int) -> None:
                     else:
                         await limited(counters.flush())
 
-            await asyncio.wait_for(asyncio.gather(*(one() for _ in range(25))), 60)
+            rounds = 0
+            while rounds < 20 and (rounds == 0 or cancelled <= ENOUGH or answered <= ENOUGH):
+                rounds += 1
+                await asyncio.wait_for(asyncio.gather(*(one() for _ in range(25))), 60)
             link.heal()
             await counters.flush()
             assert await counters.get_many(NAMES, max_age=0) == totals
@@ -76,8 +80,8 @@ def test_cancelled_calls(any_server: RealServer, seed: int) -> None:
 
     with LossyLink(any_server.url) as link:
         asyncio.run(main(link))
-    assert cancelled > 3
-    assert answered > 3
+    assert cancelled > ENOUGH
+    assert answered > ENOUGH
     assert truth(any_server, NAMES) == {name.encode(): total for name, total in totals.items()}
 
 
