@@ -41,6 +41,7 @@ with Counters.from_url(url, reassert_window=0.5, rotate_age=0.5, rotate_slots=10
     counters.incr("warm")
     counters.flush()
     start, empty = rss(), used()
+    blocks = sys.getallocatedblocks()
     for number in range(names):
         counters.incr(f"name:{number}")
     counters.flush()
@@ -51,10 +52,11 @@ with Counters.from_url(url, reassert_window=0.5, rotate_age=0.5, rotate_slots=10
         time.sleep(0.1)
     left = counters.stats().slots
     rotated, later = rss(), used()
+    blocks = sys.getallocatedblocks() / blocks
     found = counters.get_many([f"name:{number}" for number in range(0, names, 1 + names // 1000)], max_age=0)
 after, closed = rss(), used()
 print(json.dumps({"start": start, "flushed": flushed, "rotated": rotated, "closed": after, "redis": full - empty,
-    "redis_rotated": later - empty, "redis_closed": closed - empty, "left": left,
+    "redis_rotated": later - empty, "redis_closed": closed - empty, "left": left, "blocks": blocks,
     "right": all(v == 1 for v in found.values())}))
 """
 
@@ -85,6 +87,7 @@ def rows(server: Server, size: Size) -> list[Row]:
         Row(f"{what}: client memory before", seen["start"] / mega, unit="MB"),
         Row(f"{what}: client memory after the flush", seen["flushed"] / mega, unit="MB"),
         Row(f"{what}: client memory after rotation / before", seen["rotated"] / seen["start"], at_most=1.5),
+        Row(f"{what}: live blocks of Python's allocator after rotation / before", seen["blocks"], at_most=1.1),
         Row(f"{what}: Redis bytes per counter, flushed", seen["redis"] / names, unit="B"),
         Row(f"{what}: Redis bytes per counter, rotated", seen["redis_rotated"] / names, unit="B"),
         Row(f"{what}: Redis bytes per counter, closed and folded", seen["redis_closed"] / names, unit="B"),
