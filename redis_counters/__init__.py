@@ -17,6 +17,8 @@ from redis_counters.errors import (
     UsageError,
     WrongType,
 )
+from redis_counters.events import Event, EventKind
+from redis_counters.protocol.durability import Durability
 from redis_counters.protocol.stats import Stats
 from redis_counters.protocol.values import CounterValue
 
@@ -31,6 +33,9 @@ __all__ = [
     "CounterError",
     "CounterValue",
     "Counters",
+    "Durability",
+    "Event",
+    "EventKind",
     "Inspection",
     "NotPermitted",
     "OutcomeUnknown",

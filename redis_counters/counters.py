@@ -7,7 +7,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from redis_counters.drivers.threads import ThreadRunner
+from redis_counters.events import Event
 from redis_counters.face import CounterBase, CountersBase, make_core, nothing
+from redis_counters.protocol.durability import Durability
 from redis_counters.protocol.settings import check_age, checked_age
 from redis_counters.protocol.values import CounterValue, Name, name_bytes
 
@@ -39,10 +41,12 @@ class Counters(CountersBase):
         max_pending: int = 1_000_000,
         on_full: str = "raise",
         max_age: float = 1.0,
+        durability: Durability | None = None,
         reassert_window: float = 60.0,
         buckets: int = 16,
         rotate_slots: int = 10_000,
         rotate_age: float = 3600.0,
+        observer: Callable[[Event], None] | None = None,
     ) -> None:
         options = {
             "namespace": namespace,
@@ -53,12 +57,13 @@ class Counters(CountersBase):
             "max_pending": max_pending,
             "on_full": on_full,
             "max_age": max_age,
+            "durability": durability,
             "reassert_window": reassert_window,
             "buckets": buckets,
             "rotate_slots": rotate_slots,
             "rotate_age": rotate_age,
         }
-        core = make_core(client, asyncio=False, actor=actor, options=options)
+        core = make_core(client, asyncio=False, actor=actor, observer=observer, options=options)
         self._runner = ThreadRunner(core, client)
         self._begin(core, self._runner)
         self._stop: Callable[[], None] = nothing

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from redis_counters.drivers.chance import default_display, mint
 from redis_counters.drivers.redis_py import is_asyncio, pool_of
 from redis_counters.errors import UsageError
+from redis_counters.events import Observer
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.settings import make_settings
 from redis_counters.protocol.stats import Stats
@@ -27,7 +28,9 @@ class Runner(Protocol):
     def stats(self) -> Stats: ...
 
 
-def make_core(client: Any, *, asyncio: bool, actor: str | None, options: Mapping[str, Any]) -> Core:
+def make_core(
+    client: Any, *, asyncio: bool, actor: str | None, observer: Observer | None, options: Mapping[str, Any]
+) -> Core:
     """Return a core with these options. Raises TypeError, UsageError for the client or an option."""
     pool_of(client)
     if is_asyncio(client) != asyncio:
@@ -35,8 +38,12 @@ def make_core(client: Any, *, asyncio: bool, actor: str | None, options: Mapping
         raise UsageError(f"client is one of {face}: use {other}.Counters with it")
     if asyncio and options["on_full"] == "block":
         raise UsageError("on_full='block' is not possible in the asyncio face, where counting does not wait")
+    if observer is not None and not callable(observer):
+        raise TypeError(f"observer must be callable, not {type(observer).__name__}")
     settings = make_settings(actor=default_display() if actor is None else actor, **options)
-    return Core(settings, mint, time.monotonic, time.time, random.random)
+    core = Core(settings, mint, time.monotonic, time.time, random.random)
+    core.observer = observer
+    return core
 
 
 class CountersBase:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from redis_counters.errors import BufferFull, CounterError, Overflow, Refused, Unavailable, UsageError
+from redis_counters.events import EventKind
 from redis_counters.protocol.core import Core
-from redis_counters.protocol.values import Name
-
-if TYPE_CHECKING:
-    from tenacity import RetryCallState
-
-log = logging.getLogger("redis_counters")
+from redis_counters.protocol.values import Name, name_shown
 
 IDLE_POLL = 1.0  # seconds between looks at the buffer while nothing goes on
 FLUSH_TIMEOUT = 30.0  # seconds that flush() tries where the caller sets no limit
@@ -29,21 +24,16 @@ def retry_options(core: Core) -> dict[str, Any]:
         "retry": retry_if_exception_type(CounterError),
         "wait": wait_random_exponential(multiplier=core.settings.flush_interval, min=0.01, max=MOST_PAUSE),
         "stop": stop_never,
-        "before_sleep": _note_failure,
     }
 
 
-def _note_failure(state: RetryCallState) -> None:
-    if state.attempt_number == 1 and state.outcome is not None:
-        log.warning("flush failed, trying again: %s", state.outcome.exception())
-
-
 def round_error(core: Core) -> CounterError | None:
-    """Return what the last round as a whole failed for; what Redis refused of single counters is logged."""
+    """Return what the last round as a whole failed for; what Redis refused of single counters is reported."""
     for error in core.writer.errors:
-        if getattr(error, "counter", None) is None:
+        counter = getattr(error, "counter", None)
+        if counter is None:
             return error
-        log.error("refused by Redis, kept: %s", error)
+        core.report(EventKind.REFUSED, f"{error}; kept", name_shown(counter))
     return None
 
 
@@ -64,13 +54,20 @@ def settle_close(core: Core, limit: float, refusal: Refused | None) -> None:
     refusals = core.writer.refusals()
     if not core.writer.clean:
         error = unavailable(core, f"closed before all was applied, after {limit:g} s", kept="not sent any more")
-        for name, amount in error.pending.items():
-            log.error("counter %r: %d not applied when closed", name, amount)
+        not_delivered(core, "when closed")
         raise refusal or error
     for each in refusals:
-        log.error("not applied when closed: %s", each)
+        core.report(
+            EventKind.NOT_DELIVERED, f"not applied when closed: {each}", each.counter and name_shown(each.counter)
+        )
     if refusals:
         raise refusals[0]
+
+
+def not_delivered(core: Core, when: str) -> None:
+    """What is lost is reported, counter by counter."""
+    for name, amount in core.writer.pending().items():
+        core.report(EventKind.NOT_DELIVERED, f"counter {name!r}: {amount} not applied {when}", name, amount)
 
 
 def unavailable(core: Core, what: str, kept: str = "kept, and sent again without counting twice") -> Unavailable:

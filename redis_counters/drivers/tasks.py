@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Generator
 from typing import Any, TypeVar
 
+from redis_counters.drivers.breaker import Breaker
 from redis_counters.drivers.pacing import (
     FLUSH_TIMEOUT,
     IDLE_POLL,
@@ -21,7 +22,7 @@ from redis_counters.drivers.pacing import (
     REST,
     buffer_full,
     closed,
-    log,
+    not_delivered,
     retry_options,
     round_error,
     settle_close,
@@ -29,6 +30,7 @@ from redis_counters.drivers.pacing import (
 )
 from redis_counters.drivers.redis_py import AsyncioLane, Client, ask_asyncio, no_connection_left, translate
 from redis_counters.errors import CounterError, Refused, Unavailable
+from redis_counters.events import log, publish
 from redis_counters.protocol.commands import Command
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.pump import Send
@@ -49,6 +51,7 @@ class TaskRunner:
 
         self.core = core
         self.client = client
+        self.breaker = Breaker(core)
         self.retrying = AsyncRetrying(sleep=self._pause, **retry_options(core))
         self.refusing = False  # close() was called: nothing more is taken in,
         self.stopped = False  # and by now it is over
@@ -163,6 +166,8 @@ class TaskRunner:
             if ours is None:
                 raise
             self.core.failed(ours)
+            if isinstance(ours, Unavailable):
+                self.breaker.failed(ours)
             self.refusal = ours if isinstance(ours, Refused) else None
             if ours is error:
                 raise
@@ -170,6 +175,12 @@ class TaskRunner:
         finally:
             self.rounds += 1
             self._progressed()
+            self.publish()
+
+    def publish(self) -> None:
+        """What has happened is in the log and with the observer."""
+        for event in self.core.take_events():
+            publish(event, self.core.observer)
 
     async def _drive_round(self) -> None:
         if self.core.writer.keys is None:  # the namespace may take long to answer
@@ -196,6 +207,8 @@ class TaskRunner:
         error = round_error(self.core)
         if error is not None:
             raise error
+        self.core.succeeded()
+        self.breaker.succeeded()
 
     async def _absorb_meanwhile(self) -> None:
         while True:
@@ -237,7 +250,10 @@ class TaskRunner:
         writer.closing = False
         await self._end_task()
         _runners.discard(self)
-        settle_close(self.core, timeout, refusal)
+        try:
+            settle_close(self.core, timeout, refusal)
+        finally:
+            self.publish()
 
     async def _end_task(self) -> None:
         self.awake.set()
@@ -283,6 +299,18 @@ class TaskRunner:
             answers = await self._ask(commands)
 
     async def _ask(self, commands: list[Command]) -> list[object]:
+        self.breaker.check()
+        try:
+            answers = await self._ask_patiently(commands)
+        except Unavailable as error:
+            if self.breaker.failed(error):
+                self.publish()
+            raise
+        if self.breaker.succeeded():
+            self.publish()
+        return answers
+
+    async def _ask_patiently(self, commands: list[Command]) -> list[object]:
         try:
             return await ask_asyncio(self.client, commands)
         except Unavailable as error:
@@ -349,8 +377,8 @@ def _report_at_exit() -> None:
     """Nothing can be sent any more, without a loop; what is lost is said."""
     for runner in list(_runners):
         runner.core.writer.drain()
-        for name, amount in runner.core.writer.pending().items():
-            log.error("counter %r: %d not applied, the client was not closed", name, amount)
+        not_delivered(runner.core, "and the client was not closed")
+        runner.publish()
 
 
 atexit.register(_report_at_exit)

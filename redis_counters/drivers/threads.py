@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable, Collection, Generator
 from typing import Any, TypeVar
 
+from redis_counters.drivers.breaker import Breaker
 from redis_counters.drivers.pacing import (
     FLUSH_TIMEOUT,
     IDLE_POLL,
@@ -22,7 +23,6 @@ from redis_counters.drivers.pacing import (
     REST,
     buffer_full,
     closed,
-    log,
     retry_options,
     round_error,
     settle_close,
@@ -30,6 +30,7 @@ from redis_counters.drivers.pacing import (
 )
 from redis_counters.drivers.redis_py import BlockingLane, Client, ask, no_connection_left, renew_locks, translate
 from redis_counters.errors import CounterError, Refused, Unavailable
+from redis_counters.events import log, publish
 from redis_counters.protocol.commands import Command
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.pump import Send
@@ -50,6 +51,7 @@ class ThreadRunner:
 
         self.core = core
         self.client = client
+        self.breaker = Breaker(core)
         self.retrying = Retrying(sleep=self._pause, **retry_options(core))
         self.refusing = False  # close() was called: nothing more is taken in,
         self.stopped = False  # and by now it is over
@@ -184,8 +186,21 @@ class ThreadRunner:
                 if self.core.writer.flushes == flushes:
                     raise
 
+    def publish(self) -> None:
+        """What has happened is in the log and with the observer, outside of all locks: it may read counters."""
+        with self.lock:
+            events = self.core.take_events()
+        for event in events:
+            publish(event, self.core.observer)
+
     def round(self) -> None:
         """Everything that could be sent was sent, and answered. Raises Unavailable, Refused; nothing is lost by it."""
+        try:
+            self._round()
+        finally:
+            self.publish()
+
+    def _round(self) -> None:
         with self.rounding:
             try:
                 self.in_round.set()
@@ -195,6 +210,8 @@ class ThreadRunner:
                 with self.changed:
                     if ours is not None:
                         self.core.failed(ours)
+                    if isinstance(ours, Unavailable):
+                        self.breaker.failed(ours)
                     self.refusal = ours if isinstance(ours, Refused) else None
                     self.rounds += 1
                     self.changed.notify_all()
@@ -230,6 +247,8 @@ class ThreadRunner:
         if error is not None:
             raise error
         with self.changed:
+            self.core.succeeded()
+            self.breaker.succeeded()
             self.refusal = None
             self.rounds += 1
             self.changed.notify_all()
@@ -276,8 +295,11 @@ class ThreadRunner:
                 thread.join(REST)
         _runners.discard(self)
         atexit.unregister(self._at_exit)
-        with self.lock:
-            settle_close(self.core, timeout, refusal)
+        try:
+            with self.lock:
+                settle_close(self.core, timeout, refusal)
+        finally:
+            self.publish()
 
     def _work_until(self, done: Callable[[], bool], deadline: float) -> None:
         """Wait for the thread to get there; without a thread, do it here."""
@@ -356,6 +378,18 @@ class ThreadRunner:
             answers = self._ask(commands)
 
     def _ask(self, commands: list[Command]) -> list[object]:
+        self.breaker.check()
+        try:
+            answers = self._ask_patiently(commands)
+        except Unavailable as error:
+            if self.breaker.failed(error):
+                self.publish()
+            raise
+        if self.breaker.succeeded():
+            self.publish()
+        return answers
+
+    def _ask_patiently(self, commands: list[Command]) -> list[object]:
         try:
             return ask(self.client, commands)
         except Unavailable as error:

@@ -111,6 +111,16 @@ class Actor:
         return self.clean and not any(t.refused for t in self.tables)
 
     @property
+    def healing(self) -> bool:
+        """A fail-over took something back, and not all of it is acknowledged again."""
+        return self.known_applied is not None
+
+    @property
+    def shown(self) -> str:
+        """Return its id for people."""
+        return self.id.decode("ascii", "replace") or "(not opened)"
+
+    @property
     def slots(self) -> int:
         return sum(len(t.total) for t in self.tables)
 

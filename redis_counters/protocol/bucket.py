@@ -70,7 +70,7 @@ class Bucket:
         old = now - self.current.opened >= self.settings.rotate_age
         return old or self.current.slots >= self.settings.rotate_slots
 
-    def keep_house(self, now: float) -> None:
+    def keep_house(self, now: float, *, may_end: bool = True) -> None:
         """Rotate if most slots of the current actor are idle; end the actors that have waited long enough."""
         current, window = self.current, self.settings.reassert_window
         if now - self.window_start >= window:
@@ -88,7 +88,7 @@ class Bucket:
             for before, table in zip(actor.tables, self.tables, strict=True):
                 if before.refused and actor.unknown is None:
                     _move_refused(before, table)
-            if now - actor.last_acknowledged >= window:
+            if may_end and now - actor.last_acknowledged >= window:
                 actor.retire()
 
         for actor in self.actors:

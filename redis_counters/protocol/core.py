@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from redis_counters.crdt.tally import INT64_MAX
 from redis_counters.errors import CounterError, Overflow
+from redis_counters.events import Event, EventKind, Observer
 from redis_counters.protocol.buffer import Buffer
 from redis_counters.protocol.goal import Goal
 from redis_counters.protocol.pump import Steps, flush_round
@@ -17,6 +18,7 @@ from redis_counters.protocol.values import Name, name_bytes, name_shown, signed_
 from redis_counters.protocol.writer import Writer
 
 MOST_BUFFERED = 50_000  # increments that may lie in the buffer while a round takes longer than the interval
+MOST_EVENTS = 20  # of one kind that are told at a time; how many more there were is told with the last
 SMALL = 2**31
 """Amounts up to this go into the buffer unseen; whether larger ones fit is checked at the call."""
 
@@ -37,8 +39,10 @@ class Core:
         self.clock = clock
         self.wall = wall
         self.chance = chance
+        self.observer: Observer | None = None
         self.buffer = Buffer()
         self.failures = 0
+        self.failing = False  # the last round did not go through
         self.last_error: str | None = None
         self.known_shards: dict[bytes, int] = {}
         self.begin()
@@ -96,6 +100,33 @@ class Core:
         self.writer.probe_all()
         self.failures += 1
         self.last_error = str(error)
+        if not self.failing:
+            self.failing = True
+            self.report(EventKind.FLUSH_FAILED, f"{error}; trying again")
+
+    def succeeded(self) -> None:
+        """A round went through."""
+        if self.failing:
+            self.failing = False
+            self.report(EventKind.FLUSH_RECOVERED, "Redis has answered again")
+
+    def report(self, kind: EventKind, message: str, counter: Name | None = None, amount: int | None = None) -> None:
+        """The event will be published by the driver."""
+        self.writer.events.append(Event(kind, message, counter, amount=amount))
+
+    def take_events(self) -> list[Event]:
+        """Return the events since the last time; of a kind that came very often, some, and how many more."""
+        events, self.writer.events = self.writer.events, []
+        if len(events) <= MOST_EVENTS:
+            return events
+        told: list[Event] = []
+        for kind in dict.fromkeys(event.kind for event in events):
+            same = [event for event in events if event.kind is kind]
+            most = len(same) if kind is EventKind.NOT_DELIVERED else MOST_EVENTS  # a loss is told in full
+            told += same[:most]
+            if len(same) > most:
+                told.append(Event(kind, f"and {len(same) - MOST_EVENTS:,} more"))
+        return told
 
     def begin_flush(self) -> Goal | None:
         """Return what a flush has to wait for, None if there is nothing; what was refused is tried once more."""

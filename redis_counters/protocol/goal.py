@@ -23,6 +23,7 @@ class Goal:
         self.released = False
         self.losses = writer.losses
         self.done = False
+        self.flushes: int | None = None  # that have to be confirmed, once all has passed
         gates = writer.gates
         self.gates_used = -1 if gates is not None and gates.waiting else gates.used if gates is not None else 0
         if self._is_placed():
@@ -39,7 +40,10 @@ class Goal:
 
     def reached(self) -> bool:
         """Once True, it stays so: what others count later does not concern this goal."""
-        self.done = self.done or self._reached()
+        if not self.done:
+            if self.flushes is None and self._reached():
+                self.flushes = self.writer.flushes
+            self.done = self.flushes is not None and (self.writer.durable or self.writer.confirmed >= self.flushes)
         return self.done
 
     def _reached(self) -> bool:

@@ -58,7 +58,7 @@ def flush_round(writer: Writer, clock: Callable[[], float]) -> Steps:
             if not in_flight:
                 if writer.round_open:
                     continue
-                return
+                break
             raw = yield RECEIVE
             request = in_flight.popleft()
             if isinstance(raw, ErrorReply) and raw.code == "NOSCRIPT":
@@ -66,6 +66,10 @@ def flush_round(writer: Writer, clock: Callable[[], float]) -> Steps:
                 yield Send(request.command, text=True)
             else:
                 writer.answered(request, raw, clock())
+        command = writer.confirmation()
+        if command is not None:
+            yield Send(command)
+            writer.answered_confirmation((yield RECEIVE))
     finally:
         for request in in_flight:
             writer.unanswered(request)
@@ -80,3 +84,5 @@ def _settle(writer: Writer, clock: Callable[[], float]) -> Steps:
         yield Send(command, text=True)
         raw = yield RECEIVE
     writer.settle(opened_keys(raw, settings), clock())
+    yield Send(Command(None, (), (b"memory",), b"INFO"))
+    writer.see_memory((yield RECEIVE))

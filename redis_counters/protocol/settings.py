@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from redis_counters.errors import UsageError
+from redis_counters.protocol.durability import Durability, check_durability
 from redis_counters.protocol.keys import DEFAULT_BUCKETS, namespace_bytes
 from redis_counters.protocol.shards import Shards
 
@@ -25,6 +26,7 @@ class Settings(NamedTuple):
     max_pending: int
     block_when_full: bool
     max_age: float
+    durability: Durability | None
     reassert_window: float
     buckets: int
     rotate_slots: int
@@ -42,6 +44,7 @@ def make_settings(
     max_pending: int = 1_000_000,
     on_full: str = "raise",
     max_age: float = 1.0,
+    durability: Durability | None = None,
     reassert_window: float = 60.0,
     buckets: int = DEFAULT_BUCKETS,
     rotate_slots: int = 10_000,
@@ -60,6 +63,7 @@ def make_settings(
         max_pending=_whole("max_pending", max_pending, 1, 2**53),
         block_when_full=on_full == "block",
         max_age=check_age("max_age", max_age),
+        durability=check_durability(durability),
         reassert_window=_seconds("reassert_window", reassert_window),
         buckets=_whole("buckets", buckets, 1, 16_384),
         rotate_slots=_whole("rotate_slots", rotate_slots, 1, 2**53),

@@ -5,13 +5,16 @@ Sans-I/O: it is told the time, is asked for requests and is given their answers.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from redis_counters.errors import CounterError, Overflow, Refused
+from redis_counters.events import Event, EventKind
 from redis_counters.protocol.actor import Actor, Phase
 from redis_counters.protocol.buffer import Buffer
 from redis_counters.protocol.commands import CONTRACTS, Command, ErrorReply, Script
+from redis_counters.protocol.durability import confirm, shortfall
 from redis_counters.protocol.intake import Intake
 from redis_counters.protocol.keys import name_of, shard_of
 from redis_counters.protocol.refusals import error_for, refusal
@@ -19,6 +22,8 @@ from redis_counters.protocol.replies import Reply
 from redis_counters.protocol.settings import Settings
 from redis_counters.protocol.slots import ALL, Kind, Table
 from redis_counters.protocol.values import name_shown
+
+_POLICY = re.compile(rb"maxmemory_policy:([\w-]+)")
 
 
 class Request(NamedTuple):
@@ -34,8 +39,10 @@ class Writer(Intake):
     def __init__(self, settings: Settings, buffer: Buffer, mint: Callable[[], str]) -> None:
         super().__init__(settings, buffer, mint)
         self.errors: list[CounterError] = []  # of this round
+        self.events: list[Event] = []  # for the driver to publish
         self.dropped_at = float("-inf")  # when own state was last let go of: earlier snapshots may lack it
         self.flushed = self.flushes = 0
+        self.confirmed = 0  # how many of the flushes are durable
         self.losses = 0  # times that acknowledged flushes were found missing
         self.folds = 0  # fold requests sent
         self.uncertain = 0  # times that nobody could tell how far an actor got
@@ -60,6 +67,8 @@ class Writer(Intake):
         self.errors = []
         for bucket in self.buckets:
             bucket.failed = False
+        if not self.durable:  # a confirmation speaks of its own connection: that must have written last
+            self.probe_all()
         self.drain_amounts()
         self.take_batch()
         self.round_open = True
@@ -90,10 +99,10 @@ class Writer(Intake):
             bucket = self.buckets[(self._turn + step) % count]
             if bucket.busy or bucket.failed:
                 continue
-            if self.closing:
+            if self.closing and self.durable:
                 bucket.close(now)
-            else:
-                bucket.keep_house(now)
+            elif not self.closing:
+                bucket.keep_house(now, may_end=self.durable)
             for actor in [actor for actor in bucket.actors if actor.phase is Phase.DONE]:
                 self._drop(actor, now)
             # The current actor and the ending ones take turns in being first, so that neither waits for ever.
@@ -133,18 +142,25 @@ class Writer(Intake):
         self.epoch += 1
 
     def _answer(self, actor: Actor, reply: Reply, script: Script, now: float) -> None:
-        chunk, base = actor.unknown, actor.base
+        chunk, base, healing = actor.unknown, actor.base, actor.healing
         self.doubtful = self.doubtful or reply.word == "UNKNOWN"
         actor.answer(reply, now)
         if reply.word in ("UNKNOWN", "REGRESS") or actor.base < base:
             self.losses += 1
             self.probe_all()  # what one actor finds, others should look for: they may have nothing to send
+            self._tell(EventKind.REGRESSED, actor, "acknowledged flushes are missing, everything is told again")
+        elif reply.word == "CLOSED":
+            self._tell(EventKind.REOPENED, actor, "closed by a janitor while its process lives, it is taken back")
+        elif healing and not actor.healing:
+            self._tell(EventKind.HEALED, actor, "all that was missing is acknowledged again")
         gates = self.gates
         if script is not Script.SLOTS_MERGE or chunk is None or gates is None:
             return
         if reply.word == "MISSING":
             for number in reply.numbers():
                 _kind, key = chunk.item(number)
+                name = name_shown(name_of(key))
+                self._tell(EventKind.SHARD_MISSING, actor, f"counter {name!r} was deleted, expired or evicted", name)
                 if shard_of(key):
                     gates.publish_again(key)
         if reply.word != "OK":
@@ -156,6 +172,35 @@ class Writer(Intake):
             gates.answered(key0, shards, actor.tables[Kind.SHARDS].refused.get(key0))
         for table in actor.tables:
             self.errors.extend(refusal(k, table.refused[k]) for k in actor.refused_now if k in table.refused)
+
+    def see_memory(self, raw: object) -> None:
+        """Warn if the server may evict counters (INFO memory; who may not ask does without)."""
+        policy = _POLICY.search(raw) if isinstance(raw, bytes) else None
+        if policy is not None and policy[1] != b"noeviction":
+            what = (
+                f"maxmemory-policy is {policy[1].decode('ascii', 'replace')}: counters may be evicted, use noeviction"
+            )
+            self.events.append(Event(EventKind.EVICTION, what))
+
+    @property
+    def durable(self) -> bool:
+        """Whatever was acknowledged is confirmed too, as far as that is asked for."""
+        return self.settings.durability is None or self.confirmed >= self.flushes
+
+    def confirmation(self) -> Command | None:
+        """Return the command that asks whether all that was acknowledged is durable, None if there is no need."""
+        durability = self.settings.durability
+        return None if durability is None or self.durable else confirm(durability)
+
+    def answered_confirmation(self, raw: object) -> None:
+        """Take in the answer to that."""
+        assert self.settings.durability is not None
+        error = shortfall(self.settings.durability, raw)
+        if error is None:
+            self.confirmed = self.flushes
+        else:
+            self.errors.append(error)
+            self.events.append(Event(EventKind.NOT_DURABLE, str(error)))
 
     def probe_all(self) -> None:
         """Every actor is to see whether Redis still has what it acknowledged."""
@@ -174,7 +219,8 @@ class Writer(Intake):
 
     def _drop(self, actor: Actor, now: float) -> None:
         """The actor is at its end: Redis has all of it, and its own state is let go of."""
-        self.uncertain += actor.uncertain
+        if actor.uncertain:
+            self._doubt(actor, "its registry was lost while it was folded")
         self.buckets[actor.bucket].actors.remove(actor)
         self.dropped_at = now
         self.epoch += 1
@@ -184,9 +230,21 @@ class Writer(Intake):
         # GONE, nobody can tell: never over-count, so what is unknown counts as applied.
         seq = reply.number(0) if not gone else actor.base if actor.unknown is None else actor.seq
         rest, exact = actor.leftover(seq)
-        self.uncertain += (gone and actor.unknown is not None) or not exact
+        if gone and actor.unknown is not None:
+            self._doubt(actor, "its record was cleaned up, and its last flush had no answer")
+        elif not exact:
+            self._doubt(actor, "it was folded as of a flush that is no longer remembered")
+        else:
+            self._tell(EventKind.MOVED, actor, "folded by a janitor; what it did not get across is told by another")
         self.buckets[actor.bucket].move_on(actor, rest, now)
         self.dropped_at = now
+
+    def _tell(self, kind: EventKind, actor: Actor, what: str, counter: str | bytes | None = None) -> None:
+        self.events.append(Event(kind, f"actor {actor.shown}: {what}", counter, actor.id, actor.bucket))
+
+    def _doubt(self, actor: Actor, what: str) -> None:
+        self.uncertain += 1
+        self._tell(EventKind.UNCERTAIN, actor, f"{what}; what is unknown counts as applied")
 
     # -- looking at it
 
@@ -207,10 +265,14 @@ class Writer(Intake):
     @property
     def closed(self) -> bool:
         """Every actor is closed and folded, but for those with what Redis refuses; nothing has been counted since."""
-        return self.clean and all(
-            not actor.delivered or (actor is bucket.current and actor.phase is Phase.NEW)
-            for bucket in self.buckets
-            for actor in bucket.actors
+        return (
+            self.clean
+            and self.durable
+            and all(
+                not actor.delivered or (actor is bucket.current and actor.phase is Phase.NEW)
+                for bucket in self.buckets
+                for actor in bucket.actors
+            )
         )
 
     def house_due(self, now: float) -> bool:

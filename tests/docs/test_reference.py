@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import logging
 import re
 from collections.abc import Iterator
 from dataclasses import fields
@@ -14,12 +15,14 @@ import typer
 
 import redis_counters
 import redis_counters.asyncio
-from redis_counters import Counter, Counters, CounterValue, Inspection, Stats, errors
+from redis_counters import Counter, Counters, CounterValue, EventKind, Inspection, Stats, errors, events
 from redis_counters.cli.app import app
 from tests.docs.pages import ROOT, code, section, table
 
 REFERENCE = ROOT / "docs" / "reference"
-OPTIONS, API, ERRORS, CLI = ((REFERENCE / f"{name}.md").read_text() for name in ("options", "api", "errors", "cli"))
+OPTIONS, API, ERRORS, CLI, EVENTS = (
+    (REFERENCE / f"{name}.md").read_text() for name in ("options", "api", "errors", "cli", "events")
+)
 
 
 @pytest.mark.parametrize("face", [redis_counters.Counters, redis_counters.asyncio.Counters])
@@ -67,7 +70,7 @@ def test_values() -> None:
 
 def test_public_names() -> None:
     """Every public name of the package is in the reference."""
-    absent = [name for name in redis_counters.__all__ if f"`{name}" not in API + ERRORS]
+    absent = [name for name in redis_counters.__all__ if f"`{name}" not in API + ERRORS + OPTIONS + EVENTS]
     assert absent == []
     assert {Counter.__name__, Counters.__name__} <= set(redis_counters.__all__)
 
@@ -113,3 +116,12 @@ def test_commands() -> None:
             if param.param_type_name == "argument"
         )
         assert f"`redis-counters {name}{usage}`" in section(CLI, name), f"the arguments of {name} are{usage}"
+
+
+def test_events() -> None:
+    """events.md has every kind of event, with its word and level; so has the table in the module."""
+    rows = re.findall(r"^\| `([A-Z_]+)` \| ([^|]+) \| (\w+) \| ([^|]+) \|$", EVENTS, re.MULTILINE)
+    assert [row[:3] for row in rows] == [(k.name, k.word, logging.getLevelName(k.level).lower()) for k in EventKind]
+    assert events.__doc__ is not None
+    for _name, word, level, happened in rows:
+        assert re.search(rf"^{word} +{level} +{re.escape(happened)}$", events.__doc__, re.MULTILINE), word

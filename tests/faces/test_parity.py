@@ -107,11 +107,12 @@ def test_the_module_says_what_it_exports() -> None:
 
 @pytest.mark.parametrize("face", [Counters, AsyncioCounters], ids=["blocking", "asyncio"])
 def test_the_options_are_those_of_the_settings(face: type) -> None:
-    """Every setting is an option of both faces, with the same default; beside them there are client and actor."""
+    """Every setting is an option of both faces, with the same default; beside them client, actor and observer."""
     settings = {name: default for name, _kind, default in parameters(make_settings)}
     options = {name: default for name, _kind, default in parameters(members(face)["__init__"]) if name != "self"}
     assert options.pop("client") is inspect.Parameter.empty
     assert options.pop("actor") is None
+    assert options.pop("observer") is None
     assert settings.pop("actor") == ""
     assert len(options) > 10
     assert options == settings

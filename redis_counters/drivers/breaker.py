@@ -1,0 +1,54 @@
+"""The circuit breaker: while Redis fails again and again, reads fail at once instead of waiting for it one by one.
+
+Flushing has a pace of its own, and goes on: its first success closes the breaker.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from redis_counters.errors import Unavailable
+from redis_counters.events import EventKind
+from redis_counters.protocol.core import Core
+
+FAILURES = 5  # in a row open it
+REST = 2  # seconds until a read may try again
+
+
+class Breaker:
+    """Knows how reads and flushes went."""
+
+    def __init__(self, core: Core) -> None:
+        from circuitbreaker import CircuitBreaker
+
+        self.core = core
+        self.circuit = CircuitBreaker(FAILURES, REST, Unavailable)
+        self.told = False  # that it is open
+
+    def check(self) -> None:
+        """Raises Unavailable while it is open."""
+        if self.circuit.opened:
+            raise Unavailable(
+                f"Redis has failed {self.circuit.failure_count} times in a row and is not asked for a moment "
+                f"(max_age=float('inf') reads what is known): {self.circuit.last_failure}"
+            )
+
+    def failed(self, error: Unavailable) -> bool:
+        """Redis did not answer, or not usefully. Returns whether that opened the breaker."""
+        with suppress(Unavailable), self.circuit:  # where the exception passes, it is counted
+            raise error
+        if not self.circuit.opened or self.told:
+            return False
+        self.told = True
+        self.core.report(EventKind.BREAKER_OPENED, f"{error}; reads fail at once for {REST} s at a time")
+        return True
+
+    def succeeded(self) -> bool:
+        """Redis answered. Returns whether that closed the breaker."""
+        if self.circuit.failure_count:
+            self.circuit.reset()
+        if not self.told:
+            return False
+        self.told = False
+        self.core.report(EventKind.BREAKER_CLOSED, "Redis answers again")
+        return True
