@@ -7,6 +7,7 @@ from typing import Any
 from redis_counters.errors import BufferFull, CounterError, Overflow, Refused, Unavailable, UsageError
 from redis_counters.events import EventKind
 from redis_counters.protocol.core import Core
+from redis_counters.protocol.durability import Unconfirmed
 from redis_counters.protocol.values import Name, name_shown
 
 IDLE_POLL = 1.0  # seconds between looks at the buffer while nothing goes on
@@ -56,10 +57,11 @@ def settle_close(core: Core, limit: float, refusal: Refused | None) -> None:
         error = unavailable(core, f"closed before all was applied, after {limit:g} s", kept="not sent any more")
         not_delivered(core, "when closed")
         raise refusal or error
+    if not core.writer.durable:
+        raise refusal or Unconfirmed(f"closed before all was confirmed, after {limit:g} s: {core.writer.shortfall}")
     for each in refusals:
-        core.report(
-            EventKind.NOT_DELIVERED, f"not applied when closed: {each}", each.counter and name_shown(each.counter)
-        )
+        counter = None if each.counter is None else name_shown(each.counter)
+        core.report(EventKind.NOT_DELIVERED, f"not applied when closed: {each}", counter)
     if refusals:
         raise refusals[0]
 

@@ -33,6 +33,7 @@ from redis_counters.errors import CounterError, Refused, Unavailable
 from redis_counters.events import log, publish
 from redis_counters.protocol.commands import Command
 from redis_counters.protocol.core import Core
+from redis_counters.protocol.durability import Unconfirmed
 from redis_counters.protocol.pump import Send
 from redis_counters.protocol.reads import Claim
 from redis_counters.protocol.stats import Stats
@@ -210,7 +211,7 @@ class ThreadRunner:
                 with self.changed:
                     if ours is not None:
                         self.core.failed(ours)
-                    if isinstance(ours, Unavailable):
+                    if isinstance(ours, Unavailable) and not isinstance(ours, Unconfirmed):
                         self.breaker.failed(ours)
                     self.refusal = ours if isinstance(ours, Refused) else None
                     self.rounds += 1

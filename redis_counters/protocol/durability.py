@@ -15,6 +15,10 @@ from redis_counters.protocol.refusals import error_for
 from redis_counters.protocol.replies import BadReply
 
 
+class Unconfirmed(Unavailable):
+    """Applied on the primary; Redis answers, but cannot confirm what `durability` asks for."""
+
+
 class Durability(NamedTuple):
     """What must confirm a flush before `flush` and `close` return.
 
@@ -71,7 +75,7 @@ def shortfall(durability: Durability, raw: object) -> CounterError | None:
         missing.append("no append-only file of the primary")
     if not missing:
         return None
-    return Unavailable(
+    return Unconfirmed(
         f"applied on the primary, but confirmed by {' and '.join(missing)} within {durability.timeout:g} s; "
         "what was flushed is there, telling it again counts nothing twice"
     )

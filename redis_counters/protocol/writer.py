@@ -43,6 +43,7 @@ class Writer(Intake):
         self.dropped_at = float("-inf")  # when own state was last let go of: earlier snapshots may lack it
         self.flushed = self.flushes = 0
         self.confirmed = 0  # how many of the flushes are durable
+        self.shortfall: CounterError | None = None  # why the rest is not
         self.losses = 0  # times that acknowledged flushes were found missing
         self.folds = 0  # fold requests sent
         self.uncertain = 0  # times that nobody could tell how far an actor got
@@ -148,6 +149,7 @@ class Writer(Intake):
         if reply.word in ("UNKNOWN", "REGRESS") or actor.base < base:
             self.losses += 1
             self.probe_all()  # what one actor finds, others should look for: they may have nothing to send
+        if actor.healing and not healing:
             self._tell(EventKind.REGRESSED, actor, "acknowledged flushes are missing, everything is told again")
         elif reply.word == "CLOSED":
             self._tell(EventKind.REOPENED, actor, "closed by a janitor while its process lives, it is taken back")
@@ -200,7 +202,9 @@ class Writer(Intake):
             self.confirmed = self.flushes
         else:
             self.errors.append(error)
-            self.events.append(Event(EventKind.NOT_DURABLE, str(error)))
+            if self.shortfall is None:
+                self.events.append(Event(EventKind.NOT_DURABLE, str(error)))
+        self.shortfall = error
 
     def probe_all(self) -> None:
         """Every actor is to see whether Redis still has what it acknowledged."""
