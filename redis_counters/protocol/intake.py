@@ -57,19 +57,27 @@ class Intake:
         self.keys = keys
         self.buckets = [Bucket(b, keys.registries[b], self.settings, self.mint, now) for b in range(keys.buckets)]
         self.gates = Gates(keys, self.buckets)
-        plus, minus = self.early
-        self.early = ({}, {})
-        for name, amount in plus.items():
-            self._add(name, amount, Kind.PLUS)
-        for name, amount in minus.items():
-            self._add(name, amount, Kind.MINUS)
+        self._place_early()
+
+    def _place_early(self) -> None:
         self.epoch += 1
+        for kind in (Kind.PLUS, Kind.MINUS):
+            early = self.early[kind]
+            while early:
+                name = next(iter(early))
+                totals, key, after, to_send = self._place_for(name, early[name], kind)
+                totals[key] = after
+                if to_send is not None:
+                    to_send[key] = None
+                del early[name]
 
     def drain(self) -> None:
         """All that callers counted before this call is in the totals. Cost: O(increments since the last time).
 
         Not what they count meanwhile: they may be faster than this is.
         """
+        if self.keys is not None and (self.early[0] or self.early[1]):
+            self._place_early()  # an exception came up in the middle
         self.place()
         if self.buffer.ones or self.taken:
             self.take_batch()
@@ -92,10 +100,15 @@ class Intake:
             self.taken_amounts = taken
         taken = self.taken_amounts
         while taken:
-            name, amount = taken.pop()
-            self.accepted += 1
+            name, amount = taken[-1]
             raw = name.encode() if isinstance(name, str) else name
-            self._add(raw, abs(amount), Kind.PLUS if amount > 0 else Kind.MINUS)
+            kind = Kind.PLUS if amount > 0 else Kind.MINUS
+            totals, key, after, to_send = self._place_for(raw, abs(amount), kind)
+            totals[key] = after
+            if to_send is not None:
+                to_send[key] = None
+            del taken[-1]
+            self.accepted += 1
 
     def take_batch(self) -> None:
         """The increments by one in the buffer are the next batch, if the last one is done. Cost: O(increments)."""
@@ -141,9 +154,14 @@ class Intake:
         keys, batch, counts = self.keys, self.batch, self.counts
         if keys is None or not self.shards.single:
             for at in range(first, end):
-                name, count = batch[at], counts[at]
+                name = batch[at]
+                raw = name.encode() if isinstance(name, str) else name
+                totals, key, after, to_send = self._place_for(raw, counts[at], Kind.PLUS)
+                totals[key] = after
+                if to_send is not None:
+                    to_send[key] = None
                 self.placed = at + 1
-                self._add(name.encode() if isinstance(name, str) else name, count, Kind.PLUS)
+            self._release_batch()
             return
         # The common case, spelled out: it is a third of the client's cost of a flush of distinct names.
         buckets, prefixes, number, most = self.buckets, keys.shard0, keys.buckets, INT64_MAX
@@ -156,45 +174,50 @@ class Intake:
                 key = prefixes[index] + name  # type: ignore[operator]  # bytes by now
                 total, dirty = buckets[index].plus
                 if key in total:
-                    count += total[key]  # noqa: PLW2901
+                    amount, count = count, count + total[key]  # noqa: PLW2901
                     if count > most:
+                        overflowed, raw, after, _ = self._overflow_place(name_of(key), amount)
+                        overflowed[raw] = after
                         done += 1
-                        self._overflow(name_of(key), count - total[key])
                         continue
                 total[key] = count
                 dirty[key] = None
                 done += 1
         finally:
             self.placed = done
-            if done == len(batch):
-                self.batch, self.counts, self.placed = (
-                    [],
-                    [],
-                    0,
-                )  # the names are kept as long as somebody counts them, and not here
+            self._release_batch()
 
-    def _add(self, name: bytes, amount: int, kind: Kind) -> None:
+    def _release_batch(self) -> None:
+        """The names of a batch are kept as long as somebody counts them, and not here."""
+        if self.placed == len(self.batch):
+            self.batch, self.counts, self.placed = [], [], 0
+
+    def _place_for(
+        self, name: bytes, amount: int, kind: Kind
+    ) -> tuple[dict[bytes, int], bytes, int, dict[bytes, None] | None]:
+        """Return where an amount goes: the totals, its key in them, its new total there, and what is to be sent then.
+
+        The caller stores it himself, next to the step that takes it away where it came from.
+        """
         if self.keys is None or self.gates is None:
             early = self.early[kind]
             after = early.get(name, 0) + amount
             if after > INT64_MAX:
-                self._overflow(name, amount)
-            else:
-                early[name] = after
-            return
+                return self._overflow_place(name, amount)
+            return early, name, after, None
         shards = self.shards.of(name)
         shard = self.choice % shards
         bucket, key = self.keys.shard_key(name, shard)
         if shard:
             self.gates.publish(name, shards, bucket, key)
         table = self.buckets[bucket].tables[kind]
-        if table.total.get(key, 0) + amount > INT64_MAX:
-            self._overflow(name, amount)
-        else:
-            table.add(key, amount)
+        after = table.total.get(key, 0) + amount
+        if after > INT64_MAX:
+            return self._overflow_place(name, amount)
+        return table.total, key, after, None if key in table.gated else table.dirty
 
-    def _overflow(self, name: bytes, amount: int) -> None:
-        self.overflowed[name] = self.overflowed.get(name, 0) + amount
+    def _overflow_place(self, name: bytes, amount: int) -> tuple[dict[bytes, int], bytes, int, None]:
+        return self.overflowed, name, self.overflowed.get(name, 0) + amount, None
 
     def _own(self, name: bytes) -> tuple[bytes, tuple[Table, Table, Table]]:
         """Return the key of the shard that this process writes to, and the tables with its slots in it."""

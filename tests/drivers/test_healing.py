@@ -99,9 +99,15 @@ def test_a_loop_ends_though_the_client_was_not_closed(any_server: RealServer) ->
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timer on this platform")
-def test_exceptions_of_signal_handlers_lose_nothing(any_server: RealServer) -> None:
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it may hit somebody's finalizer too
+@pytest.mark.parametrize("shards", [1, 4])
+@pytest.mark.parametrize("settled", [False, True], ids=["before the first flush", "after it"])
+def test_exceptions_of_signal_handlers_lose_nothing(any_server: RealServer, shards: int, settled: bool) -> None:
     """Time-outs of job queues raise in the middle of whatever the main thread does: also while it takes counts in."""
-    with Counters.from_url(any_server.url, flush_interval=60) as counters:
+    with Counters.from_url(any_server.url, flush_interval=60, shards=shards) as counters:
+        if settled:
+            counters.incr("y")
+            counters.flush()
         handle = counters.counter("x")
         counted = interrupted = 0
         before = signal.signal(signal.SIGALRM, _explode)
@@ -109,7 +115,9 @@ def test_exceptions_of_signal_handlers_lose_nothing(any_server: RealServer) -> N
             for i in range(400):
                 for _ in range(5000):
                     handle.incr()
-                counted += 5000
+                for _ in range(50):
+                    handle.incr(3)
+                counted += 5150
                 try:
                     signal.setitimer(signal.ITIMER_REAL, 0.00005 + i % 40 * 0.00001)
                     counters.stats()
