@@ -9,16 +9,18 @@ REPLY  OK seq        closed, now or before
        REGRESS seq   nothing written: acknowledged flushes are missing, a fail-over lost them
        UNKNOWN       nothing written: no such actor, or its record is unreadable
 ERROR  BADARG ...    nothing written
-COST   O(1); up to 2 commands
+COST   O(1); up to 3 commands
 ]]
 local registry, actor = KEYS[1], ARGV[1]
 local base = string.find(ARGV[2], '^%d+$') and tonumber(ARGV[2])
 if not base then return redis.error_reply('BADARG actor_close: base is no number') end
 local record = redis.call('HGET', registry, actor)
-local state, recorded, rest = string.match(record or '', '^(%a) (%d+) (.*)$')
+local state, recorded, rest = string.match(record or '', '^(%a) (%d+) %d+ (.*)$')
 if not state then return {'UNKNOWN'} end
 local seq = tonumber(recorded)
 if state == 'f' then return {'FOLDED', seq} end
 if seq < base then return {'REGRESS', seq} end
-if state == 'o' then redis.call('HSET', registry, actor, 'c ' .. recorded .. ' ' .. rest) end
+if state == 'o' then
+  redis.call('HSET', registry, actor, 'c ' .. recorded .. ' ' .. redis.call('TIME')[1] .. ' ' .. rest)
+end
 return {'OK', seq}

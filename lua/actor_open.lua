@@ -6,8 +6,9 @@ An id is <generation>.<number>.<own>: the generation is drawn anew whenever a re
 
 Fields of the registry:
   g  generation   n  highest number issued, to actors and to dots   c  highest number of a record that was cleaned
-  <id>            state (o open, c closed, f folding or folded), seq, last seen, owner, display name
+  <id>            state (o open, c closed, f folding or folded), seq, time of the last change, owner, display name
   @<owner>        the id that was issued to this owner
+  w  when the last complete walk over the bucket's counters began: see actors_clean
 
 KEYS   1 registry     hash
 ARGV   1 owner        token of this actor's owner, never used twice
@@ -39,7 +40,7 @@ end
 local function find(actor)
   local record = call('HGET', registry, actor)
   if not record then return nil end
-  local state, seq, rest = string.match(record, '^(%a) (%d+) (.*)$')
+  local state, seq, rest = string.match(record, '^(%a) (%d+) %d+ (.*)$')
   return state, tonumber(seq), rest
 end
 
@@ -65,7 +66,7 @@ if not state then
   return register(want)
 end
 if state == 'c' then
-  call('HSET', registry, want, 'o ' .. string.format('%.0f', seq) .. ' ' .. rest)
+  call('HSET', registry, want, 'o ' .. string.format('%.0f', seq) .. ' ' .. call('TIME')[1] .. ' ' .. rest)
   state = 'o'
 end
 if state == 'o' then return {'OPEN', want, seq} end

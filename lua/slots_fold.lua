@@ -6,24 +6,30 @@ A base that would leave int64 goes on in another field: `+`, `1+`, `2+`, ... (an
 KEYS   1 registry   hash
        2.. shards   hash
 ARGV   1 actor
+       2 delay      seconds that must have passed since it was closed; 0 from its owner, which tells nothing any more
 REPLY  OK slots [key error]...   how many slots were folded; the keys listed (from 1) were refused by Redis, each alone
        OPEN                      nothing written: the actor is open
+       EARLY                     nothing written: it was closed later than that
        UNKNOWN                   nothing written: no such actor, or its record is unreadable
-ERROR  none of its own
+ERROR  BADARG ...                nothing written
 COST   O(shards); up to 7 commands each, and 3 for each base that is full
 ]]
 local registry, actor = KEYS[1], ARGV[1]
 local call, pcall = redis.call, redis.pcall
-local record = call('HGET', registry, actor)
-local state = string.match(record or '', '^(%a) %d+ ')
+local delay = string.find(ARGV[2] or '', '^%d+$') and tonumber(ARGV[2])
+if not delay then return redis.error_reply('BADARG slots_fold: delay is no number') end
+local state, seq, seen, rest = string.match(call('HGET', registry, actor) or '', '^(%a) (%d+) (%d+) (.*)$')
 if not state then return {'UNKNOWN'} end
 if state == 'o' then return {'OPEN'} end
+local now = call('TIME')[1]
+-- A fail-over must not open again what was folded: see docs/design.md. (Times are whole seconds: more, not as many.)
+if state == 'c' and delay > 0 and tonumber(now) - tonumber(seen) <= delay then return {'EARLY'} end
 
 -- A slot is counted twice between its HINCRBY and its HDEL: if the server takes no writes, or no HDEL from this user,
 -- it must say so now, to the whole. Lack of memory does not stop it (HDEL needs none, and Redis checks only a script's
 -- first write): folding frees memory.
 call('HDEL', registry, '')
-if state ~= 'f' then call('HSET', registry, actor, 'f' .. string.sub(record, 2)) end
+if state ~= 'f' then call('HSET', registry, actor, 'f ' .. seq .. ' ' .. now .. ' ' .. rest) end
 
 local MOST, MOST_BASES = '9223372036854775807', 16
 

@@ -201,6 +201,17 @@ class BlockingLane:
         self._unread -= 1
         return error_reply(answer) if isinstance(answer, exceptions.ResponseError) else answer
 
+    def exchange(self, commands: Sequence[Command], meanwhile: Callable[[], None], every: float) -> list[object]:
+        """Return the answers to commands, in order; a script that Redis does not know is sent with its text."""
+        for command in commands:
+            self.send(command, text=False)
+        answers = [self.receive(meanwhile, every) for _ in commands]
+        for n, answer in enumerate(answers):
+            if isinstance(answer, ErrorReply) and answer.code == "NOSCRIPT":
+                self.send(commands[n], text=True)
+                answers[n] = self.receive(meanwhile, every)
+        return answers
+
 
 class AsyncioLane:
     """The same over redis.asyncio."""
@@ -245,6 +256,17 @@ class AsyncioLane:
             answer = error_reply(error)
         self._unread -= 1
         return error_reply(answer) if isinstance(answer, exceptions.ResponseError) else answer
+
+    async def exchange(self, commands: Sequence[Command]) -> list[object]:
+        """As in `BlockingLane`."""
+        for command in commands:
+            await self.send(command, text=False)
+        answers = [await self.receive() for _ in commands]
+        for n, answer in enumerate(answers):
+            if isinstance(answer, ErrorReply) and answer.code == "NOSCRIPT":
+                await self.send(commands[n], text=True)
+                answers[n] = await self.receive()
+        return answers
 
 
 async def _within(answer: Awaitable[object], seconds: float) -> object:

@@ -116,6 +116,7 @@ class TaskRunner:
         while not self.stopped:
             try:
                 await self._wait_and_flush()
+                await self.keep_house()
             except Exception:  # a fault of ours, or of a client: what waits must not wait for ever because of it
                 if not self.stopped:
                     log.exception("flushing failed unexpectedly, going on")
@@ -123,14 +124,48 @@ class TaskRunner:
 
     async def _wait_and_flush(self) -> None:
         if self.core.writer.clean:
-            await _wait(self.awake, IDLE_POLL)
+            await _wait(self.awake, min(IDLE_POLL, self.core.housekeeping.wait()))
         self.awake.clear()
         if self._nothing_to_do():
             return
-        if not await _wait(self.urgent, self.core.settings.flush_interval) and self._nothing_to_do():
+        if not await self._rest_or_keep_house(self.core.settings.flush_interval) and self._nothing_to_do():
             return
         self.urgent.clear()
         await self.retrying(self._round_unless_stopped)
+
+    async def _rest_or_keep_house(self, seconds: float) -> bool:
+        """Return whether somebody wants a flush before that time is over; meanwhile the janitor goes on."""
+        end = time.monotonic() + seconds
+        while (rest := end - time.monotonic()) > 0 and not self.stopped:
+            pause = self.core.housekeeping.wait()
+            if await _wait(self.urgent, min(rest, pause)):
+                return True
+            if pause < rest:
+                await self.keep_house()
+        return False
+
+    async def keep_house(self) -> None:
+        """The janitor has made a step, if it was time for one. Whatever stops it stops it until its next pass."""
+        housekeeping = self.core.housekeeping
+        if housekeeping.wait() > 0:
+            return
+        commands = housekeeping.commands()
+        if commands is not None:
+            began = time.monotonic()
+            ticker = asyncio.get_running_loop().create_task(self._absorb_meanwhile())
+            try:
+                async with self.rounding, AsyncioLane(self.client) as lane:
+                    answers = await lane.exchange(commands)
+            except BaseException as error:
+                housekeeping.abandoned()
+                if translate(error) is None:
+                    raise
+            else:
+                housekeeping.answered(answers, time.monotonic() - began)
+                return
+            finally:
+                ticker.cancel()
+        self.publish()
 
     def _nothing_to_do(self) -> bool:
         return not self.urgent.is_set() and self.core.nothing_to_do()

@@ -122,6 +122,7 @@ class ThreadRunner:
         while not self.stopped:
             try:
                 self._wait_and_flush()
+                self.keep_house()
             except Exception:  # a fault of ours, or of a client: what waits must not wait for ever because of it
                 if not self.stopped:
                     log.exception("flushing failed unexpectedly, going on")
@@ -132,14 +133,55 @@ class ThreadRunner:
         self.awake.clear()
         if self._nothing_to_do():
             return
-        if not self.urgent.wait(self.core.settings.flush_interval) and self._nothing_to_do():
+        if not self._rest_or_keep_house(self.core.settings.flush_interval) and self._nothing_to_do():
             return
         self.urgent.clear()
         self.retrying(self._round_unless_stopped)
 
     def _patience(self) -> float:
         with self.lock:
-            return 0.0 if not self.core.writer.clean else IDLE_POLL
+            if not self.core.writer.clean:
+                return 0.0
+            return min(IDLE_POLL, self.core.housekeeping.wait())
+
+    def _rest_or_keep_house(self, seconds: float) -> bool:
+        """Return whether somebody wants a flush before that time is over; meanwhile the janitor goes on."""
+        end = time.monotonic() + seconds
+        while (rest := end - time.monotonic()) > 0 and not self.stopped:
+            with self.lock:
+                pause = self.core.housekeeping.wait()
+            if self.urgent.wait(min(rest, pause)):
+                return True
+            if pause < rest:
+                self.keep_house()
+        return False
+
+    def keep_house(self) -> None:
+        """The janitor has made a step, if it was time for one. Whatever stops it stops it until its next pass."""
+        housekeeping = self.core.housekeeping
+        with self.lock:
+            if housekeeping.wait() > 0:
+                return
+            commands = housekeeping.commands()
+        if commands is not None:
+            began = time.monotonic()
+            try:
+                with self.rounding:
+                    self.in_round.set()
+                    with BlockingLane(self.client) as lane:
+                        answers = lane.exchange(commands, self._check_stopped, self.core.settings.flush_interval)
+            except Exception as error:
+                with self.lock:
+                    housekeeping.abandoned()
+                if translate(error) is None:
+                    raise
+            else:
+                with self.lock:
+                    housekeeping.answered(answers, time.monotonic() - began)
+                return
+            finally:
+                self.in_round.clear()
+        self.publish()
 
     def _nothing_to_do(self) -> bool:
         with self.lock:

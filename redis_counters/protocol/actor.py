@@ -136,7 +136,7 @@ class Actor:
             return Command(Script.ACTOR_CLOSE, (self.registry,), (self.id, self.base))
         if self.phase is Phase.FOLDING:
             self.folding = self.unfolded[-limit:]
-            return Command(Script.SLOTS_FOLD, (self.registry, *self.folding), (self.id,))
+            return Command(Script.SLOTS_FOLD, (self.registry, *self.folding), (self.id, 0))
         return None
 
     def retire(self) -> None:

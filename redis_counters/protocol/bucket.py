@@ -67,8 +67,13 @@ class Bucket:
             return True
         if now - self.window_start < self.settings.reassert_window:
             return False
-        old = now - self.current.opened >= self.settings.rotate_age
-        return old or self.current.slots >= self.settings.rotate_slots
+        return self._old(now) or self.current.slots >= self.settings.rotate_slots
+
+    def _old(self, now: float) -> bool:
+        """The current actor is of an age to be replaced, or has been silent for so long that janitors will close it."""
+        current, settings = self.current, self.settings
+        silent = now - current.last_acknowledged >= settings.actor_ttl / 2
+        return silent or now - current.opened >= settings.rotate_age
 
     def keep_house(self, now: float, *, may_end: bool = True) -> None:
         """Rotate if most slots of the current actor are idle; end the actors that have waited long enough."""
@@ -78,9 +83,13 @@ class Bucket:
             # As many as were sent in the last window were touched, at the most, and what waits is not idle either.
             waiting = sum(len(table.dirty) for table in current.tables)
             idle = current.slots - max(taken - self.taken_before, waiting)
-            old = now - current.opened >= self.settings.rotate_age
             many = current.slots >= self.settings.rotate_slots and idle * 2 >= current.slots
-            if idle > 0 and (old or many) and current.phase is Phase.ACTIVE and len(self.actors) < MOST_ACTORS:
+            if (
+                idle > 0
+                and (many or self._old(now))
+                and current.phase is Phase.ACTIVE
+                and len(self.actors) < MOST_ACTORS
+            ):
                 self.begin(now)
             else:
                 self.window_start, self.taken_before = now, taken

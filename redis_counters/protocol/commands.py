@@ -22,6 +22,9 @@ class Script(Enum):
     SLOTS_MERGE = "slots_merge"
     SLOTS_FOLD = "slots_fold"
     SLOTS_READ = "slots_read"
+    ACTORS_REAP = "actors_reap"
+    ACTORS_CLEAN = "actors_clean"
+    JANITOR_LEASE = "janitor_lease"
 
 
 class Contract(NamedTuple):
@@ -61,8 +64,13 @@ CONTRACTS: dict[Script, Contract] = {
         more_keys="shards",
         more_args="values",
     ),
-    Script.SLOTS_FOLD: Contract(("registry",), ("actor",), ("OK", "OPEN", "UNKNOWN"), more_keys="shards"),
+    Script.SLOTS_FOLD: Contract(
+        ("registry",), ("actor", "delay"), ("OK", "OPEN", "EARLY", "UNKNOWN"), more_keys="shards"
+    ),
     Script.SLOTS_READ: Contract((), (), (), more_keys="shards", writes=False),
+    Script.ACTORS_REAP: Contract(("registry",), ("ttl",), ("OK",), more_args="actors"),
+    Script.ACTORS_CLEAN: Contract(("registry",), ("walked", "retention"), ("OK",), more_args="actors"),
+    Script.JANITOR_LEASE: Contract(("meta",), ("period",), ("OK", "LATER", "NONE")),
 }
 
 

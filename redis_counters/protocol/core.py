@@ -9,6 +9,7 @@ from redis_counters.errors import CounterError, Overflow
 from redis_counters.events import Event, EventKind, Observer
 from redis_counters.protocol.buffer import Buffer
 from redis_counters.protocol.goal import Goal
+from redis_counters.protocol.housekeeping import Housekeeping
 from redis_counters.protocol.pump import Steps, flush_round
 from redis_counters.protocol.reads import Reads
 from redis_counters.protocol.settings import Settings
@@ -54,6 +55,7 @@ class Core:
         for name, shards in self.known_shards.items():  # what handles asked for holds in the child too
             self.writer.shards.learn(name, shards)
         self.reads = Reads(self.writer, self.clock, self.wall, self.chance)
+        self.housekeeping = Housekeeping(self.reads, self.clock, self.chance)
 
     # -- counting, where it is not the plain increment by one
 

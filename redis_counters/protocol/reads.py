@@ -28,6 +28,8 @@ from redis_counters.protocol.writer import Writer
 MOST_CACHED = 10_000  # names; the oldest snapshots go first
 MOST_ATTEMPTS = 5  # to read without an own actor ending meanwhile
 MOST_KEYS = 500  # shards that one script reads
+CROWD = 64  # fields of a shard from which on its actors are looked at: some may be gone
+MOST_CROWDED = 100  # such shards are remembered
 
 Asks = Generator[list[Command], list[object], dict[bytes, CounterValue]]
 
@@ -82,6 +84,7 @@ class Reads:
         self.fetching: set[bytes] = set()
         self.failures: dict[bytes, tuple[float, CounterError]] = {}  # when a fetch of a name failed, and how
         self.snapshots = 0
+        self.crowded: dict[bytes, None] = {}  # shards with many slots, for the janitor to look at
 
     # -- from memory
 
@@ -274,6 +277,8 @@ class Reads:
                     raise WrongType(f"counter {name_shown(name)!r}: {error}", counter=name) from None
                 snapshot.counted += counted
                 shards = max(shards, told)
+                if _is_crowded(text) and len(self.crowded) < MOST_CROWDED:
+                    self.crowded[key] = None
                 if own is not None:
                     _take_own(snapshot, own[bucket].actors, key, text)
             if shards > 1:
@@ -330,6 +335,13 @@ def _list(raw: object) -> list[object]:
     if not isinstance(raw, list):
         raise BadReply(f"expected a list, got {type(raw).__name__}")
     return raw
+
+
+def _is_crowded(raw: object) -> bool:
+    """True if there are so many fields, in what `pairs_of` takes, that some may be of actors that are gone."""
+    if isinstance(raw, bytes):
+        return len(raw) > CROWD and raw.count(b" ") >= 2 * CROWD - 1
+    return isinstance(raw, (dict, list)) and len(raw) >= (CROWD if isinstance(raw, dict) else 2 * CROWD)
 
 
 def pairs_of(raw: object, name: bytes) -> Iterable[tuple[bytes, bytes]]:

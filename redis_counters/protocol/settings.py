@@ -28,6 +28,8 @@ class Settings(NamedTuple):
     max_age: float
     durability: Durability | None
     reassert_window: float
+    actor_ttl: float
+    retention: float
     buckets: int
     rotate_slots: int
     rotate_age: float
@@ -46,6 +48,8 @@ def make_settings(
     max_age: float = 1.0,
     durability: Durability | None = None,
     reassert_window: float = 60.0,
+    actor_ttl: float = 3600.0,
+    retention: float = 86400.0,
     buckets: int = DEFAULT_BUCKETS,
     rotate_slots: int = 10_000,
     rotate_age: float = 3600.0,
@@ -65,6 +69,8 @@ def make_settings(
         max_age=check_age("max_age", max_age),
         durability=check_durability(durability),
         reassert_window=_seconds("reassert_window", reassert_window),
+        actor_ttl=_seconds("actor_ttl", actor_ttl, above=0.0),
+        retention=_seconds("retention", retention),
         buckets=_whole("buckets", buckets, 1, 16_384),
         rotate_slots=_whole("rotate_slots", rotate_slots, 1, 2**53),
         rotate_age=_seconds("rotate_age", rotate_age, above=0.0),

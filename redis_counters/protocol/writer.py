@@ -236,6 +236,8 @@ class Writer(Intake):
         rest, exact = actor.leftover(seq)
         if gone and actor.unknown is not None:
             self._doubt(actor, "its record was cleaned up, and its last flush had no answer")
+        elif gone and actor.last_proved < actor.last_acknowledged + self.settings.reassert_window:
+            self._doubt(actor, "its record was cleaned up, and a fail-over may have taken back its last flushes")
         elif not exact:
             self._doubt(actor, "it was folded as of a flush that is no longer remembered")
         else:

@@ -229,7 +229,7 @@ def _folder(server: RealServer) -> Any:
         for actor, record in registries(server)[registry].items():
             if record.startswith(b"o "):
                 client.hset(registry, actor, b"c" + record[1:])
-                reply = client.eval(lua_files.text(Script.SLOTS_FOLD), 2, registry, key, actor)
+                reply = client.eval(lua_files.text(Script.SLOTS_FOLD), 2, registry, key, actor, 0)
                 assert reply[0] == b"OK"
                 folded += 1
         return folded

@@ -112,8 +112,17 @@ class Bucket:
     def close(self, actor: bytes, base: int = 0) -> Answer:
         return self.call(Script.ACTOR_CLOSE, [REGISTRY], [actor, base])
 
-    def fold(self, actor: bytes, *keys: bytes) -> Answer:
-        return self.call(Script.SLOTS_FOLD, [REGISTRY, *keys], [actor])
+    def fold(self, actor: bytes, *keys: bytes, delay: int = 0) -> Answer:
+        return self.call(Script.SLOTS_FOLD, [REGISTRY, *keys], [actor, delay])
+
+    def reap(self, ttl: int, *actors: bytes) -> Answer:
+        return self.call(Script.ACTORS_REAP, [REGISTRY], [ttl, *actors])
+
+    def clean(self, walked: int, retention: int, *actors: bytes) -> Answer:
+        return self.call(Script.ACTORS_CLEAN, [REGISTRY], [walked, retention, *actors])
+
+    def lease(self, period: int) -> Answer:
+        return self.call(Script.JANITOR_LEASE, [META], [period])
 
     def read(self, *keys: bytes) -> Answer:
         return self.call(Script.SLOTS_READ, keys)
@@ -136,11 +145,20 @@ class Bucket:
     def value(self, shard: bytes) -> int:
         return self.map(shard).value
 
+    def now(self) -> int:
+        """Return the server's time."""
+        return int(self.ask("TIME")[0])
+
+    def age(self, actor: bytes, seconds: int) -> None:
+        """The actor's record is older by that much."""
+        state, seq, seen, owner, display = self.record(actor)
+        self.client.hset(REGISTRY, actor, b" ".join([state, seq, b"%d" % (int(seen) - seconds), owner, display]))
+
     def registry(self) -> dict[bytes, bytes]:
         return self.fields(REGISTRY)
 
     def record(self, actor: bytes) -> list[bytes]:
-        """Return state, seq, last seen, owner, display."""
+        """Return state, seq, time of the last change, owner, display."""
         return self.registry()[actor].split(b" ", 4)
 
     def everything(self) -> dict[bytes, bytes | dict[bytes, bytes]]:

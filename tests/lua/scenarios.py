@@ -91,6 +91,36 @@ def folded_open(bucket: Bucket) -> Answer:
     return bucket.fold(bucket.actor(), A)
 
 
+def folded_early(bucket: Bucket) -> Answer:
+    actor = bucket.actor()
+    bucket.close(actor)
+    return bucket.fold(actor, A, delay=60)
+
+
+def reaped(bucket: Bucket) -> Answer:
+    return bucket.reap(0, bucket.actor())
+
+
+def cleaned(bucket: Bucket) -> Answer:
+    actor = bucket.actor()
+    bucket.end(actor)
+    return bucket.clean(bucket.now() + 1, 0, actor)
+
+
+def leased(bucket: Bucket) -> Answer:
+    opened_namespace(bucket)
+    return bucket.lease(60)
+
+
+def leased_twice(bucket: Bucket) -> Answer:
+    leased(bucket)
+    return bucket.lease(60)
+
+
+def leased_without_a_namespace(bucket: Bucket) -> Answer:
+    return bucket.lease(60)
+
+
 def folded_unknown(bucket: Bucket) -> Answer:
     return bucket.fold(b"gen00.1.zzzz", A)
 
@@ -112,16 +142,32 @@ SCENARIOS: dict[tuple[Script, str], Scenario] = {
     (Script.SLOTS_MERGE, "MISSING"): merged_after_deletion,
     (Script.SLOTS_FOLD, "OK"): folded,
     (Script.SLOTS_FOLD, "OPEN"): folded_open,
+    (Script.SLOTS_FOLD, "EARLY"): folded_early,
     (Script.SLOTS_FOLD, "UNKNOWN"): folded_unknown,
+    (Script.ACTORS_REAP, "OK"): reaped,
+    (Script.ACTORS_CLEAN, "OK"): cleaned,
+    (Script.JANITOR_LEASE, "OK"): leased,
+    (Script.JANITOR_LEASE, "LATER"): leased_twice,
+    (Script.JANITOR_LEASE, "NONE"): leased_without_a_namespace,
 }
 
 
 def at_most(bucket: Bucket, script: Script, items: int) -> Callable[[Bucket], Answer]:
     """The bucket is such that the script has as much to do as it ever has; return the call."""
-    names = [key(i) for i in range(items)]
-    actor = bucket.actor()
     if script is Script.NAMESPACE_OPEN:
         return opened_namespace
+    if script is Script.JANITOR_LEASE:
+        opened_namespace(bucket)
+        return lambda given: given.lease(0)
+    if script in (Script.ACTORS_REAP, Script.ACTORS_CLEAN):
+        actors = [bucket.actor(b"owner%08d" % i) for i in range(items)]
+        if script is Script.ACTORS_REAP:
+            return lambda given: given.reap(0, *actors)
+        for each in actors:
+            bucket.end(each)
+        return lambda given: given.clean(2**40, 0, *actors)
+    names = [key(i) for i in range(items)]
+    actor = bucket.actor()
     if script is Script.ACTOR_OPEN:
         bucket.close(actor)
         return opened

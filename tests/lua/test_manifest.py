@@ -36,8 +36,24 @@ NUMBERS: dict[Script, dict[str, str]] = {
         "recorded": "a number of a flush",
         "call('HGET', registry, 'n')": "numbers of actors and dots count up from 1",
     },
-    Script.SLOTS_FOLD: {},
+    Script.SLOTS_FOLD: {"ARGV[2]": "delay, seconds", "now": "a time in seconds", "seen": "the same"},
     Script.SLOTS_READ: {},
+    Script.ACTORS_REAP: {"ARGV[1]": "ttl, seconds", "now": "a time in seconds", "seen": "the same"},
+    Script.ACTORS_CLEAN: {
+        "text": "inside `whole`",
+        "ARGV[1]": "walked, a time in seconds",
+        "ARGV[2]": "retention, seconds",
+        "now": "a time in seconds",
+        "seen": "the same",
+        "settled[2] or '0'": "numbers of actors count up from 1",
+        "settled[3] or '0'": "a time in seconds",
+        "number": "numbers of actors count up from 1",
+    },
+    Script.JANITOR_LEASE: {
+        "ARGV[1]": "period, seconds",
+        "now": "a time in seconds",
+        "settled[2] or '0'": "the same",
+    },
 }
 
 

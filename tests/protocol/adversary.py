@@ -225,7 +225,7 @@ class Schedule:
         tag = registry[: registry.index(b"}") + 1]
         keys = [key for key in self.server.client.keys("*") if key.startswith(tag + b":c:")]
         before = {n: self.server.value(n) for n in NAMES}
-        self.server.run(Command(Script.SLOTS_FOLD, (registry, *keys), (actor,)))
+        self.server.run(Command(Script.SLOTS_FOLD, (registry, *keys), (actor, 0)))
         assert before == {n: self.server.value(n) for n in NAMES}, "folding changed a value"
 
     def _check_bound(self) -> None:

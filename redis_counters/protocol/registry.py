@@ -1,0 +1,72 @@
+"""A bucket's registry as values: records of actors, and what else `actor_open` keeps there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from redis_counters.protocol.commands import Command
+
+STATES = {b"o": "open", b"c": "closed", b"f": "folded"}
+
+
+class Record(NamedTuple):
+    """An actor's record; ``seen``: the server's time of the last change, in epoch seconds."""
+
+    actor: bytes
+    state: bytes
+    seq: int
+    seen: int
+    owner: bytes
+    display: bytes
+
+    @property
+    def word(self) -> str:
+        """The state for people."""
+        return STATES.get(self.state, "unknown")
+
+    @property
+    def generation(self) -> bytes:
+        """The generation of the registry that issued the actor."""
+        return self.actor.partition(b".")[0]
+
+
+def record_of(actor: bytes, raw: object) -> Record | None:
+    """Return an actor's record out of its field; None if there is none, or it is unreadable."""
+    parts = raw.split(b" ", 4) if isinstance(raw, bytes) else ()
+    if len(parts) != 5 or not (parts[1].isdigit() and parts[2].isdigit()):
+        return None
+    return Record(actor, parts[0], int(parts[1]), int(parts[2]), parts[3], parts[4])
+
+
+class Page:
+    """A part of a registry: its records, and of its own fields those that came along."""
+
+    __slots__ = ("generation", "records", "walked")
+
+    def __init__(self, fields: Iterable[tuple[bytes, bytes]]) -> None:
+        self.generation = b""
+        self.walked = 0  # when the last complete walk over the bucket's counters began
+        self.records: list[Record] = []
+        for field, raw in fields:
+            if field == b"g":
+                self.generation = raw
+            elif field == b"w" and raw.isdigit():
+                self.walked = int(raw)
+            elif is_actor(field) and (record := record_of(field, raw)) is not None:
+                self.records.append(record)
+
+
+def is_actor(field: bytes) -> bool:
+    """True for an actor's id, as it stands in registries and, behind a sign, in slots."""
+    return field.count(b".") == 2 and field[:1] != b"@" and field[:1] != b"~"
+
+
+def hscan(key: bytes, cursor: bytes, count: int) -> Command:
+    """Return the command that reads a part of a hash; a small hash comes whole."""
+    return Command(None, (key,), (cursor, b"COUNT", count), b"HSCAN")
+
+
+def scan(cursor: bytes, pattern: bytes, count: int) -> Command:
+    """Return the command that reads a part of the names of all keys."""
+    return Command(None, (), (cursor, b"MATCH", pattern, b"COUNT", count), b"SCAN")
