@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from redis_counters import Counters, Event, EventKind, NotPermitted
 from redis_counters.drivers.pacing import MOST_PAUSE
 from redis_counters.protocol.keys import KeySpace
+from redis_counters.testing import LossyLink
 from tests.faces.either import FACES, Either, client_of, closed, once, truth
 from tests.servers import RealServer
 
@@ -126,6 +128,25 @@ def test_who_may_not_ask_for_the_policy_counts_all_the_same(any_server: RealServ
         admin.execute_command("ACL", "DELUSER", "blind")
     assert events == []
     assert truth(any_server, ["x"]) == {b"x": 1}
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_a_proxy_that_hangs_up_on_info_is_asked_once(any_server: RealServer, face: str) -> None:
+    """The question costs one attempt, and never counts."""
+
+    async def main(link: LossyLink) -> None:
+        link.cut_before(every=1, commands=["INFO"])
+        client = client_of(face, any_server, port=urlsplit(link.url).port)
+        async with Either(face, client, flush_interval=0.01) as counters:
+            for _ in range(3):
+                counters.incr("x")
+                await counters.flush()
+            assert counters.stats().failures == 1
+        await closed(client)
+
+    with LossyLink(any_server.url) as link:
+        asyncio.run(main(link))
+    assert truth(any_server, ["x"]) == {b"x": 3}
 
 
 @pytest.mark.parametrize("face", FACES)

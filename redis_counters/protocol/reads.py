@@ -340,7 +340,7 @@ def _list(raw: object) -> list[object]:
 def _is_crowded(raw: object) -> bool:
     """True if there are so many fields, in what `pairs_of` takes, that some may be of actors that are gone."""
     if isinstance(raw, bytes):
-        return len(raw) > CROWD and raw.count(b" ") >= 2 * CROWD - 1
+        return len(raw) > 8 * CROWD and raw.count(b" ") >= 2 * CROWD - 1
     return isinstance(raw, (dict, list)) and len(raw) >= (CROWD if isinstance(raw, dict) else 2 * CROWD)
 
 

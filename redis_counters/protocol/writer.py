@@ -44,6 +44,7 @@ class Writer(Intake):
         self.flushed = self.flushes = 0
         self.confirmed = 0  # how many of the flushes are durable
         self.shortfall: CounterError | None = None  # why the rest is not
+        self.memory_seen = False  # the server was asked whether it may evict counters
         self.losses = 0  # times that acknowledged flushes were found missing
         self.folds = 0  # fold requests sent
         self.uncertain = 0  # times that nobody could tell how far an actor got
