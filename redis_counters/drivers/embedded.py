@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import importlib.util
 import os
 import re
@@ -14,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from urllib.parse import quote
 
+from redis_counters.drivers import exits
 from redis_counters.drivers.supervised import Supervised
 from redis_counters.errors import Unavailable, UsageError
 
@@ -54,7 +54,7 @@ class EmbeddedServer:
         self.url = f"unix://{quote(str(path))}"
         self.pid = process.pid
         self._process = process
-        atexit.register(self.stop)
+        exits.stop_at_exit(self, self.stop)
 
     @classmethod
     def start(cls, binary: Path | None = None, *arguments: str) -> EmbeddedServer:
@@ -81,7 +81,7 @@ class EmbeddedServer:
     def stop(self) -> None:
         """The server is gone, and its directory. Idempotent; does nothing in a forked child."""
         self._process.stop()
-        atexit.unregister(self.stop)
+        exits.forget(self)
 
     def __enter__(self) -> EmbeddedServer:
         return self

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
@@ -137,17 +136,6 @@ def _needs_name(pool: type[Pool]) -> bool:
 
 def _take_connection(pool: Pool) -> Any:
     return pool.get_connection("EVALSHA") if _needs_name(type(pool)) else pool.get_connection()
-
-
-def renew_locks(client: Client) -> None:
-    """In the child of a fork: no lock of the client's pool is held by a thread that exists only in the parent.
-
-    redis-py notices the fork and starts its pool anew, but (8.1) takes the pool's lock for it, and waits for ever.
-    """
-    pool = client.connection_pool
-    for name, lock in (("_lock", threading.RLock()), ("_fork_lock", threading.RLock())):
-        if hasattr(pool, name):
-            setattr(pool, name, lock)
 
 
 class BlockingLane:

@@ -2,18 +2,25 @@
 
 The task is started by the first increment that finds a running loop. Everything that decides is the core's, shared with
 the blocking driver; here is only waiting.
+
+A client belongs to the event loop in which it was first used, until that is closed; then to the next one. Other threads
+than the loop's may count: what they count goes into the buffer, and the loop is told.
 """
 
 from __future__ import annotations
 
 import asyncio
-import atexit
 import os
+import socket
+import threading
 import time
-from collections.abc import Callable, Collection, Generator
+import weakref
+from collections.abc import Callable, Collection, Coroutine, Generator
 from typing import Any, TypeVar
 
+from redis_counters.drivers import exits
 from redis_counters.drivers.breaker import Breaker
+from redis_counters.drivers.inherited import drop_connections
 from redis_counters.drivers.pacing import (
     FLUSH_TIMEOUT,
     IDLE_POLL,
@@ -29,19 +36,22 @@ from redis_counters.drivers.pacing import (
     settle_flush,
 )
 from redis_counters.drivers.redis_py import AsyncioLane, Client, ask_asyncio, no_connection_left, translate
-from redis_counters.errors import CounterError, Refused, Unavailable
-from redis_counters.events import log, publish
+from redis_counters.errors import CounterError, Refused, Unavailable, UsageError
+from redis_counters.events import EventKind, log, publish
 from redis_counters.protocol.commands import Command
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.durability import Unconfirmed
-from redis_counters.protocol.pump import Send
-from redis_counters.protocol.reads import Claim
+from redis_counters.protocol.pump import Send, Steps
+from redis_counters.protocol.reads import Claim, Ticket
 from redis_counters.protocol.stats import Stats
 from redis_counters.protocol.values import CounterValue, Name
 
 T = TypeVar("T")
 
-_runners: set[TaskRunner] = set()  # until they are closed: who forgets to is told at exit
+STATS_TIMEOUT = 10.0  # seconds that stats() in another thread waits for the loop
+RESTART = 0.5  # seconds until a task that was cancelled is started again: the loop may be about to end
+
+_runners: weakref.WeakSet[TaskRunner] = weakref.WeakSet()
 
 
 class TaskRunner:
@@ -56,23 +66,52 @@ class TaskRunner:
         self.retrying = AsyncRetrying(sleep=self._pause, **retry_options(core))
         self.refusing = False  # close() was called: nothing more is taken in,
         self.stopped = False  # and by now it is over
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.thread = threading.get_ident()  # whose increments are taken in at once: the loop's, or the maker's
+        self.in_child: Callable[[], object] | None = None
         self._reset()
         _runners.add(self)
+        exits.close_at_exit(self, self._close_at_exit)
 
     def _reset(self) -> None:
         self.fetched = asyncio.Event()  # set and replaced whenever somebody's fetch is over
         self.awake = asyncio.Event()  # there is something in the buffer
         self.urgent = asyncio.Event()  # somebody waits for a flush
         self.progress = asyncio.Event()  # set and replaced whenever a round has made progress, or has failed
-        self.rounding = asyncio.Lock()  # one round at a time
+        self.rounding = asyncio.Lock()  # one round at a time,
+        self.steps: Steps | None = None  # and this is it
         self.task: asyncio.Task[None] | None = None
         self.rounds = 0
         self.refusal: Refused | None = None
 
     def after_fork_in_child(self) -> None:
         """The child owns nothing: what waits belongs to the parent, whose loop does not run here."""
+        self.loop, self.in_child = None, None
         self._reset()
+        drop_connections(self.client, of_parent=True)
         self.core.begin()
+        self.breaker = Breaker(self.core)
+
+    # -- the loop
+
+    def _here(self) -> None:
+        """The client belongs to the running loop. Raises UsageError if it belongs to another one that may still run."""
+        loop = asyncio.get_running_loop()
+        if loop is self.loop:
+            return
+        if self.loop is not None and not self.loop.is_closed():
+            raise UsageError(
+                "this client belongs to another event loop, which is not closed; make one Counters per event loop"
+            )
+        before, self.loop, self.thread = self.loop, loop, threading.get_ident()
+        if before is not None:
+            if self.steps is not None:  # the loop ended in the middle of a round
+                self.steps.close()
+            self._reset()
+            self.core.reads.fetching.clear()
+            drop_connections(self.client, of_parent=False)
+        if self.in_child is None:
+            self.in_child = exits.close_in_child(self._close_at_exit) or _nothing
 
     # -- the task
 
@@ -83,12 +122,19 @@ class TaskRunner:
         """
         if self.refusing:
             raise closed(name)
-        if (self.task is None or self.task.done()) and not self._start():
+        writer = self.core.writer
+        loop = self.loop
+        if self.thread != threading.get_ident() and not (self._free() and _running() is not None):
+            if writer.full:
+                raise buffer_full(self.core, name)
+            if loop is not None and not loop.is_closed():
+                loop.call_soon_threadsafe(self._told)
+            return False
+        if (self.task is None or self.task.done() or self._free()) and not self._start():
             # Taken in here and now: a buffer that nobody empties would grow, and never be found empty again.
             self.core.count(name, amount)
             return True
         self.awake.set()
-        writer = self.core.writer
         if not writer.full:
             return False
         if self.core.squeeze(name, amount):
@@ -97,20 +143,41 @@ class TaskRunner:
             raise buffer_full(self.core, name)
         return False
 
+    def _free(self) -> bool:
+        """True if the client belongs to no loop that may still run."""
+        return self.loop is None or self.loop.is_closed()
+
+    def _told(self) -> None:
+        """Another thread has counted."""
+        if self.task is None or self.task.done():
+            self._start()
+        self.awake.set()
+
     def _start(self) -> bool:
-        """The task runs. False outside of an event loop: a later increment inside of one, or flush(), starts it."""
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
+        """The task runs. False outside of its event loop: a later increment inside of one, or flush(), starts it."""
+        loop = _running()
+        if loop is None or self.stopped or not (self._free() or loop is self.loop):
             return False
+        self._here()
         self.task = loop.create_task(self._run(), name="redis-counters")
         self.task.add_done_callback(self._ended)
         return True
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """The task was cancelled by somebody: the next increment finds the buffer empty, and starts another."""
-        if task is self.task and not self.stopped:
-            self.core.writer.drain()
+        """The task was cancelled by somebody: the next increment finds the buffer empty, and starts another.
+
+        If none comes, the loop does, unless it is at its end.
+        """
+        if task is not self.task or self.stopped:
+            return
+        self.core.writer.drain()
+        if self.loop is not None and not self.loop.is_closed():
+            self.loop.call_later(RESTART, self._restart, task)
+
+    def _restart(self, ended: asyncio.Task[None]) -> None:
+        if ended is self.task and not self.stopped and self._start():
+            self.core.report(EventKind.FLUSHER_RESTARTED, "the task that flushes was cancelled, another one is started")
+            self.publish()
 
     async def _run(self) -> None:
         while not self.stopped:
@@ -125,8 +192,9 @@ class TaskRunner:
     async def _wait_and_flush(self) -> None:
         if self.core.writer.clean:
             await _wait(self.awake, min(IDLE_POLL, self.core.housekeeping.wait()))
+        asked = self.awake.is_set()
         self.awake.clear()
-        if self._nothing_to_do():
+        if not asked and self._nothing_to_do():  # another thread that asks counts after it
             return
         if not await self._rest_or_keep_house(self.core.settings.flush_interval) and self._nothing_to_do():
             return
@@ -221,7 +289,7 @@ class TaskRunner:
     async def _drive_round(self) -> None:
         if self.core.writer.keys is None:  # the namespace may take long to answer
             self.core.writer.absorb()
-        steps = self.core.round()
+        steps = self.steps = self.core.round()
         ticker = asyncio.get_running_loop().create_task(self._absorb_meanwhile())
         try:
             async with AsyncioLane(self.client) as lane:
@@ -240,6 +308,7 @@ class TaskRunner:
         finally:
             ticker.cancel()
             steps.close()
+            self.steps = None
         error = round_error(self.core)
         if error is not None:
             raise error
@@ -259,6 +328,7 @@ class TaskRunner:
     # -- callers
 
     async def flush(self, timeout: float | None) -> None:
+        self._here()
         limit = FLUSH_TIMEOUT if timeout is None else timeout
         goal = self.core.begin_flush()
         if goal is None:
@@ -269,9 +339,10 @@ class TaskRunner:
         settle_flush(self.core, goal.reached(), limit)
 
     async def close(self, timeout: float) -> None:
-        writer = self.core.writer
         if self.refusing:
             return
+        self._here()
+        writer = self.core.writer
         self.refusing = True
         self.core.begin_close()
         refusal: Refused | None = None
@@ -286,6 +357,9 @@ class TaskRunner:
         writer.closing = False
         await self._end_task()
         _runners.discard(self)
+        exits.forget(self)
+        if self.in_child is not None:
+            self.in_child()
         try:
             settle_close(self.core, timeout, refusal)
         finally:
@@ -317,7 +391,15 @@ class TaskRunner:
 
     def add(self, name: Name, amount: int) -> None:
         if not self.core.add(name, amount):
+            if self._elsewhere():
+                raise UsageError(
+                    f"counter {name!r} not counted: amounts beyond 2**31 need the thread of the event loop"
+                )
             self.core.add_large(name, amount)
+
+    def _elsewhere(self) -> bool:
+        """True in a thread that the loop does not run in, while it runs."""
+        return self.thread != threading.get_ident() and self.loop is not None and self.loop.is_running()
 
     def declare(self, name: bytes, shards: int | None) -> None:
         self.core.declare(name, shards)
@@ -325,6 +407,7 @@ class TaskRunner:
     # -- reading
 
     async def ask(self, asks: Generator[list[Command], list[object], T]) -> T:
+        self._here()
         answers: Any = None
         while True:
             try:
@@ -356,24 +439,27 @@ class TaskRunner:
                 return await ask_asyncio(self.client, commands)
 
     async def read(self, names: Collection[bytes], max_age: float | None) -> dict[bytes, CounterValue]:
+        self._here()
         reads = self.core.reads
-        claim = reads.claim(names, max_age, None)
-        if claim.busy:
-            claim = await self._wait_to_claim(names, max_age)
-        if not claim.missing:
-            return claim.values
         failure: CounterError | None = None
+        ticket = Ticket()
         try:
+            claim = reads.claim(names, max_age, None, ticket)
+            if claim.busy:
+                claim = await self._wait_to_claim(names, max_age, ticket)
+            if not claim.missing:
+                return claim.values
             return claim.values | await self.ask(reads.fetch(claim.missing))
         except CounterError as error:
             failure = error
             raise
         finally:
-            reads.release(claim.missing, failure)
-            self.fetched.set()
-            self.fetched = asyncio.Event()
+            if ticket.names:
+                reads.release(ticket, failure)
+                self.fetched.set()
+                self.fetched = asyncio.Event()
 
-    async def _wait_to_claim(self, names: Collection[bytes], max_age: float | None) -> Claim:
+    async def _wait_to_claim(self, names: Collection[bytes], max_age: float | None, ticket: Ticket) -> Claim:
         """Return a claim as soon as nobody else fetches what it lacks. Raises what the fetch did."""
         reads, since = self.core.reads, self.core.clock()
         while True:
@@ -381,12 +467,70 @@ class TaskRunner:
             failure = reads.failure(names, since)
             if failure is not None:
                 raise failure
-            claim = reads.claim(names, max_age, since)
+            claim = reads.claim(names, max_age, since, ticket)
             if not claim.busy:
                 return claim
 
     def stats(self) -> Stats:
+        loop = self.loop
+        if loop is None or not self._elsewhere():
+            return self.core.stats()
+        return asyncio.run_coroutine_threadsafe(self._stats(), loop).result(STATS_TIMEOUT)
+
+    async def _stats(self) -> Stats:
         return self.core.stats()
+
+    # -- the end of the process
+
+    def _close_at_exit(self, seconds: float) -> None:
+        """Close in the client's loop, if that runs in some thread, else in one of its own; what is lost is told."""
+        self.core.writer.drain()
+        if self.core.writer.clean:
+            return
+        loop = self.loop
+        try:
+            if loop is not None and loop.is_running():
+                asyncio.run_coroutine_threadsafe(self.close(seconds), loop).result(2 * seconds)
+            elif loop is not None and not loop.is_closed():
+                loop.run_until_complete(self.close(seconds))
+            else:
+                _run_without_threads(self._close_all(seconds))
+        except CounterError:
+            pass  # the loss was told by close
+        except Exception as error:
+            not_delivered(self.core, f"and the client was not closed ({type(error).__name__}: {error})")
+            self.publish()
+
+    async def _close_all(self, seconds: float) -> None:
+        try:
+            await self.close(seconds)
+        finally:
+            await self.client.connection_pool.disconnect()
+
+
+def _nothing() -> None:
+    pass
+
+
+def _running() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _run_without_threads(work: Coroutine[Any, Any, None]) -> None:
+    """As asyncio.run; at exit no thread can be started, and hosts are looked up in one."""
+    loop = asyncio.SelectorEventLoop()
+
+    async def look_up(host: Any, port: Any, **options: Any) -> Any:
+        return socket.getaddrinfo(host, port, **options)
+
+    loop.getaddrinfo = look_up  # type: ignore[method-assign]
+    try:
+        loop.run_until_complete(work)
+    finally:
+        loop.close()
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> bool:
@@ -409,14 +553,5 @@ def _after_fork_in_child() -> None:
         runner.after_fork_in_child()
 
 
-def _report_at_exit() -> None:
-    """Nothing can be sent any more, without a loop; what is lost is said."""
-    for runner in list(_runners):
-        runner.core.writer.drain()
-        not_delivered(runner.core, "and the client was not closed")
-        runner.publish()
-
-
-atexit.register(_report_at_exit)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)

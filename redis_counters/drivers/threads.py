@@ -1,7 +1,11 @@
 """The blocking driver: a background thread flushes, callers read; one lock guards the core.
 
 The thread is started by the first increment, also in the child of a fork, and is a daemon. Where none can be started
-(at interpreter exit), the caller of flush() or close() does the work itself.
+(at interpreter exit) or it makes no progress, callers do the work: flush(), close(), and an increment or a read now and
+then.
+
+An exception of a signal handler (Ctrl-C) may come up in the main thread anywhere. So locks are entered by ``with`` and
+are those of C; `threading.Condition` and `Event` are not used (see `Bell`).
 """
 
 from __future__ import annotations
@@ -14,7 +18,10 @@ import weakref
 from collections.abc import Callable, Collection, Generator
 from typing import Any, TypeVar
 
+from redis_counters.drivers import exits
+from redis_counters.drivers.background import STALLED, Background, Bell
 from redis_counters.drivers.breaker import Breaker
+from redis_counters.drivers.inherited import begin_in_child
 from redis_counters.drivers.pacing import (
     FLUSH_TIMEOUT,
     IDLE_POLL,
@@ -28,14 +35,14 @@ from redis_counters.drivers.pacing import (
     settle_close,
     settle_flush,
 )
-from redis_counters.drivers.redis_py import BlockingLane, Client, ask, no_connection_left, renew_locks, translate
+from redis_counters.drivers.redis_py import BlockingLane, Client, ask, no_connection_left, translate
 from redis_counters.errors import CounterError, Refused, Unavailable
-from redis_counters.events import log, publish
+from redis_counters.events import EventKind, log, publish
 from redis_counters.protocol.commands import Command
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.durability import Unconfirmed
-from redis_counters.protocol.pump import Send
-from redis_counters.protocol.reads import Claim
+from redis_counters.protocol.pump import Send, Steps
+from redis_counters.protocol.reads import Claim, Ticket
 from redis_counters.protocol.stats import Stats
 from redis_counters.protocol.values import CounterValue, Name
 
@@ -48,7 +55,11 @@ class ThreadRunner:
     """Drives a core for threads."""
 
     def __init__(self, core: Core, client: Client) -> None:
-        from tenacity import Retrying  # not in the thread: a fork during an import leaves its lock held in the child
+        # Not in the thread: a fork during an import leaves the import's lock held in the child for ever. The first
+        # look-up of a host needs the codec.
+        import encodings.idna  # noqa: F401
+
+        from tenacity import Retrying
 
         self.core = core
         self.client = client
@@ -58,36 +69,68 @@ class ThreadRunner:
         self.stopped = False  # and by now it is over
         self._reset()
         _runners.add(self)
-        # Of this runner's own: what was started for it before (an embedded server) is ended after it.
-        atexit.register(self._at_exit)
+        atexit.register(self._deliver)
+        exits.close_at_exit(self, self._close_at_exit)
 
     def _reset(self) -> None:
         self.lock = threading.RLock()
-        self.changed = threading.Condition(self.lock)  # a round has made progress, or has failed
-        self.fetched = threading.Condition(self.lock)  # somebody's fetch is over
-        self.readers_waiting = 0  # how many wait for `fetched`
-        self.awake = threading.Event()  # there is something in the buffer
-        self.ended = threading.Event()  # the client was closed, both threads may end
-        self.in_round = threading.Event()  # commands are on their way, or redis-py is connecting
-        self.urgent = threading.Event()  # somebody waits for a flush
-        self.rounding = threading.Lock()  # one round at a time
-        self.thread: threading.Thread | None = None
-        self.helper: threading.Thread | None = None
+        self.readers: list[Bell] = []  # who waits until somebody's fetch is over
+        self.urgent = Bell()  # somebody waits for a flush
+        self.ended = Bell()  # the client was closed
+        self.rounding = threading.Lock()  # one round at a time,
+        self.rounder: threading.Thread | None = None  # by this thread,
+        self.steps: Steps | None = None  # and this is it
         self.rounds = 0
-        self.waiters: list[Callable[[], bool]] = []  # what callers of flush() and close() wait for
+        self.waiters: list[tuple[Callable[[], bool], Bell]] = []  # what callers wait for
         self.refusal: Refused | None = None  # what the last round as a whole was refused for
+        self.here_at, self.here_pause = 0.0, 0.0  # when a caller may flush, if no thread does
+        self.in_child: Callable[[], object] | None = None
+        self.background = Background(
+            self._work,
+            self._absorb_meanwhile,
+            bury=self._bury,
+            report=self._report,
+            slack=self.core.settings.flush_interval,
+        )
 
-    def _at_exit(self) -> None:
-        try:
-            self.close(5.0)
-        except CounterError as error:
-            log.error("at exit: %s", error)
+    def _report(self, text: str) -> None:
+        """The next `publish` tells of the background."""
+        self.core.report(EventKind.FLUSHER_RESTARTED, text)
 
     def after_fork_in_child(self) -> None:
         """The child owns nothing: what waits belongs to the parent, and its locks may be held for ever."""
         self._reset()
-        renew_locks(self.client)
+        begin_in_child(self.client)
         self.core.begin()
+        self.breaker = Breaker(self.core)
+
+    # -- the end of the process
+
+    def _deliver(self) -> None:
+        """All that was counted is in Redis and folded, as by close(); but others may go on counting."""
+        writer = self.core.writer
+        with self.lock:
+            if self.refusing:
+                return
+            goal = self.core.begin_flush()
+            self.core.begin_close()
+            accepted = writer.accepted
+        try:
+            self._work_until(
+                lambda: writer.closed or ((goal is None or goal.reached()) and writer.accepted > accepted),
+                time.monotonic() + exits.rest(),
+            )
+        except CounterError:
+            pass  # whoever closes is told
+        finally:
+            with self.lock:
+                writer.closing = self.refusing
+
+    def _close_at_exit(self, seconds: float) -> None:
+        try:
+            self.close(seconds)
+        except CounterError as error:
+            log.error("at exit: %s", error)
 
     # -- the thread
 
@@ -99,43 +142,42 @@ class ThreadRunner:
         """
         if self.refusing:
             raise closed(name)
-        if not _alive(self.thread) and not self._start():
+        if self.in_child is None:
+            self._be_closed_in_child()
+        if not self.background.ask():
+            if self.core.writer.full and self._squeeze(name, amount):
+                return True
             # Taken in here and now: a buffer that nobody empties would grow, and never be found empty again.
             with self.lock:
                 self.core.count(name, amount)
+                self.core.writer.absorb()
+            self._flush_now_and_then()
             return True
-        if not self.awake.is_set():
-            self.awake.set()
         return self.core.writer.full and self._squeeze(name, amount)
 
-    def _start(self) -> bool:
-        """The threads run. False if the first of them cannot: there is none to be had, or the interpreter is ending."""
-        with self.lock:
+    def _work(self) -> None:
+        try:
+            self._wait_and_flush()
+            self.keep_house()
+        except BaseException as error:  # a fault of ours, of a client, or SystemExit: who waits must not for ever
             if self.stopped:
-                return False
-            self.thread = self.thread if _alive(self.thread) else _started(self._run, "redis-counters")
-            if self.thread is not None and not _alive(self.helper):
-                self.helper = _started(self._absorb_meanwhile, "redis-counters-buffer")
-            return self.thread is not None
-
-    def _run(self) -> None:
-        while not self.stopped:
-            try:
-                self._wait_and_flush()
-                self.keep_house()
-            except Exception:  # a fault of ours, or of a client: what waits must not wait for ever because of it
-                if not self.stopped:
-                    log.exception("flushing failed unexpectedly, going on")
-                    self._pause(MOST_PAUSE)
+                return
+            log.exception("flushing failed unexpectedly, going on")
+            if not isinstance(error, Exception):
+                self._report(f"the thread that flushes was to end by {type(error).__name__}, it goes on")
+                self.publish()
+            self._pause(MOST_PAUSE)
 
     def _wait_and_flush(self) -> None:
-        self.awake.wait(self._patience())
-        self.awake.clear()
-        if self._nothing_to_do():
+        background = self.background
+        background.beat()
+        asked = background.asked.wait(self._patience())
+        background.beat()
+        if not asked and self._nothing_to_do():  # who asks counts after it
             return
         if not self._rest_or_keep_house(self.core.settings.flush_interval) and self._nothing_to_do():
             return
-        self.urgent.clear()
+        self.urgent.silence()
         self.retrying(self._round_unless_stopped)
 
     def _patience(self) -> float:
@@ -185,38 +227,49 @@ class ThreadRunner:
 
     def _nothing_to_do(self) -> bool:
         with self.lock:
-            return not self.urgent.is_set() and self.core.nothing_to_do()
+            return not self.urgent.rings() and self.core.nothing_to_do()
 
     def _pause(self, seconds: float) -> None:
         """Wait, unless somebody wants a flush; meanwhile the buffer must not grow with every increment."""
         end = time.monotonic() + seconds
         while (rest := end - time.monotonic()) > 0 and not self.stopped:
+            self.background.beat()
             if self.urgent.wait(min(rest, self.core.settings.flush_interval)):
-                time.sleep(
-                    min(rest, IMPATIENCE)
-                )  # somebody waits, but Redis is not there the sooner for being asked at once
+                # Somebody waits, but Redis is not there the sooner for being asked at once.
+                time.sleep(min(rest, IMPATIENCE))
                 break
             self._absorb()
-        self.urgent.clear()
+        self.urgent.silence()
 
-    def _check_stopped(self) -> None:
+    def _meanwhile(self) -> None:
+        """While an answer is awaited."""
         if self.stopped:  # the connection is about to be closed under us
             raise Unavailable("the client was closed while an answer was awaited")
+        self.background.beat()
 
     def _absorb_meanwhile(self) -> None:
         """While a round takes long (redis-py may be connecting), the buffer must not grow with every increment."""
-        while not self.stopped:
-            if self.in_round.wait(IDLE_POLL) and not self.stopped:
-                self.ended.wait(self.core.settings.flush_interval)
-                if self.in_round.is_set() and self.core.overdue and self.lock.acquire(blocking=False):
-                    try:
-                        self.core.writer.absorb()
-                    finally:
-                        self.lock.release()
+        self.background.helping.wait(IDLE_POLL)
+        while self.steps is not None and not self.stopped:
+            self.ended.wait(self.core.settings.flush_interval)
+            if self.steps is not None and self.core.overdue and self.lock.acquire(blocking=False):
+                try:
+                    self.core.writer.absorb()
+                finally:
+                    self.lock.release()
 
     def _absorb(self) -> None:
         with self.lock:
             self.core.writer.absorb()
+
+    def _bury(self, gone: threading.Thread) -> None:
+        """What a flusher held that ended without a word (C code may end a thread) is free again."""
+        if self.rounder is gone:
+            steps, self.rounder, self.steps = self.steps, None, None
+            self.rounding = threading.Lock()
+            if steps is not None:
+                with self.lock:
+                    steps.close()
 
     def _round_unless_stopped(self) -> None:
         """A round that fails after some progress is followed by the next at once: only a standstill has to wait."""
@@ -246,42 +299,47 @@ class ThreadRunner:
     def _round(self) -> None:
         with self.rounding:
             try:
-                self.in_round.set()
+                self.rounder = threading.current_thread()
                 self._drive_round()
             except Exception as error:
                 ours = translate(error)
-                with self.changed:
+                with self.lock:
                     if ours is not None:
                         self.core.failed(ours)
                     if isinstance(ours, Unavailable) and not isinstance(ours, Unconfirmed):
                         self.breaker.failed(ours)
                     self.refusal = ours if isinstance(ours, Refused) else None
-                    self.rounds += 1
-                    self.changed.notify_all()
                 if ours is None or ours is error:
                     raise
                 raise ours from error
             finally:
-                self.in_round.clear()
+                self.steps = self.rounder = None
+                self.background.connecting = False
+                self.rounds += 1
+                self._tell_waiters(all_of_them=True)
 
     def _drive_round(self) -> None:
-        steps = self.core.round()
+        steps = self.steps = self.core.round()
+        background = self.background
+        background.helping.ring()
+        background.connecting = True
         try:
             with BlockingLane(self.client) as lane:
+                background.connecting = False
                 answer: object = None
                 while True:
                     try:
-                        with self.changed:
+                        with self.lock:
                             step = steps.send(answer)
-                            if answer is not None and any(done() for done in self.waiters):
-                                self.changed.notify_all()
+                            if answer is not None:
+                                self._tell_waiters()
                     except StopIteration:
                         break
                     if isinstance(step, Send):
                         lane.send(step.command, step.text)
                         answer = None
                     else:
-                        answer = lane.receive(self._check_stopped, self.core.settings.flush_interval)
+                        answer = lane.receive(self._meanwhile, self.core.settings.flush_interval)
         finally:
             with self.lock:
                 steps.close()
@@ -289,12 +347,15 @@ class ThreadRunner:
             error = round_error(self.core)
         if error is not None:
             raise error
-        with self.changed:
+        with self.lock:
             self.core.succeeded()
             self.breaker.succeeded()
             self.refusal = None
-            self.rounds += 1
-            self.changed.notify_all()
+
+    def _tell_waiters(self, *, all_of_them: bool = False) -> None:
+        for done, bell in tuple(self.waiters):
+            if all_of_them or done():
+                bell.ring()
 
     # -- callers
 
@@ -311,33 +372,33 @@ class ThreadRunner:
             settle_flush(self.core, goal.reached(), limit)
 
     def close(self, timeout: float) -> None:
-        with self.lock:
-            writer = self.core.writer
-            if self.refusing:
-                return
-            self.refusing = True  # first: whoever counts from now on is told, and whoever just did is drained below
-            self.core.begin_close()
+        writer = self.core.writer
         refusal: Refused | None = None
+        begun = False
         try:
+            with self.lock:
+                if self.refusing:
+                    return
+                begun = True
+                self.refusing = True  # first: whoever counts from now on is told, and whoever just did is drained below
+                self.core.begin_close()
             self._work_until(lambda: writer.closed, time.monotonic() + timeout)
+            self.stopped = True
         except Refused as error:
             refusal = error
-        except BaseException:  # interrupted: it may be closed again
-            with self.lock:
-                self.refusing = writer.closing = False
-            raise
-        with self.lock:
             self.stopped = True
-            writer.closing = False
-        self.awake.set()
-        self.urgent.set()
-        self.in_round.set()
-        self.ended.set()
-        for thread in (self.thread, self.helper):
-            if thread is not None and thread is not threading.current_thread():
-                thread.join(REST)
+        finally:
+            if begun and not self.stopped:  # interrupted: it may be closed again
+                self.refusing = writer.closing = False
+        writer.closing = False
+        self.urgent.ring()
+        self.ended.ring()
+        self.background.end(REST)
         _runners.discard(self)
-        atexit.unregister(self._at_exit)
+        atexit.unregister(self._deliver)
+        exits.forget(self)
+        if self.in_child is not None:
+            self.in_child()
         try:
             with self.lock:
                 settle_close(self.core, timeout, refusal)
@@ -345,37 +406,82 @@ class ThreadRunner:
             self.publish()
 
     def _work_until(self, done: Callable[[], bool], deadline: float) -> None:
-        """Wait for the thread to get there; without a thread, do it here."""
-        if not self._start():
+        """Wait for the thread to get there; without a thread that makes progress, do it here."""
+        self._be_closed_in_child()
+        background, bell = self.background, Bell()
+        if not background.start():
             self._work_here(done, deadline)
             return
-        with self.changed:
-            rounds = self.rounds
-            self.waiters.append(done)
-            try:
-                while not done() and not self.stopped:
+        rounds, waiter = self.rounds, (done, bell)
+        try:
+            self.waiters.append(waiter)
+            beats, noticed = -1, 0.0
+            while True:
+                with self.lock:
+                    if done() or self.stopped:
+                        return
                     if self.refusal is not None and self.rounds > rounds + 1:
                         raise self.refusal
-                    self.urgent.set()
-                    self.awake.set()
-                    rest = deadline - time.monotonic()
-                    if rest <= 0:
-                        return
-                    self.changed.wait(min(rest, 0.1))
-            finally:
-                self.waiters.remove(done)
+                now = time.monotonic()
+                if now >= deadline:
+                    return
+                self.urgent.ring()
+                background.ask()
+                if beats != background.beats:
+                    beats, noticed = background.beats, now
+                elif now - noticed > min(STALLED, (deadline - noticed) / 2):
+                    background.missed()
+                    noticed = now
+                if background.absent:
+                    break
+                if self.core.writer.events and not self.rounding.locked():
+                    self.publish()
+                bell.wait(min(deadline - now, 0.1))
+        finally:
+            if waiter in self.waiters:
+                self.waiters.remove(waiter)
+        self._work_here(done, deadline)
 
     def _work_here(self, done: Callable[[], bool], deadline: float) -> None:
         pause = 0.01
-        while time.monotonic() < deadline:
+        while True:
             with self.lock:
-                if done():
+                if done() or self.stopped:
                     return
+            if time.monotonic() >= deadline:
+                return
             try:
-                self.round()
+                if not self.rounding.locked():
+                    self.round()
+                    continue
             except CounterError:
-                time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
-                pause = min(pause * 2, MOST_PAUSE)
+                pass
+            time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
+            pause = min(pause * 2, MOST_PAUSE)
+
+    def _flush_now_and_then(self) -> None:
+        """With no thread that does it, a caller flushes once per interval; less often while that fails."""
+        if self.core.writer.events:
+            self.publish()
+        if not self.background.absent or self.rounding.locked():
+            return
+        begun = time.monotonic()
+        if begun < self.here_at or self._nothing_to_do():
+            return
+        interval = self.core.settings.flush_interval
+        self.here_at = begun + interval
+        try:
+            self.round()
+            self.here_pause = 0.0
+        except CounterError:
+            now = time.monotonic()
+            self.here_pause = min(max(2 * self.here_pause, interval), MOST_PAUSE)
+            self.here_at = now + max(self.here_pause, now - begun)  # at most half of the time is spent on waiting
+
+    def _be_closed_in_child(self) -> None:
+        """Not at the fork itself: multiprocessing forgets what was registered with it by then."""
+        if self.in_child is None:
+            self.in_child = exits.close_in_child(self._close_at_exit) or _nothing
 
     def _squeeze(self, name: Name, amount: int) -> bool:
         """The amount is counted (True), or may go into the buffer. Raises BufferFull where the option says so."""
@@ -389,9 +495,20 @@ class ThreadRunner:
                     return False
             if not self.core.settings.block_when_full:
                 raise buffer_full(self.core, name)
-            self.urgent.set()
-            with self.changed:
-                self.changed.wait(0.1)
+            self._wait_for_room()
+
+    def _wait_for_room(self) -> None:
+        if not self.background.ask() and self.background.absent:
+            self._work_here(lambda: not self.core.writer.full, time.monotonic() + 0.1)
+            return
+        self.urgent.ring()
+        waiter = (lambda: not self.core.writer.full, Bell())
+        try:
+            self.waiters.append(waiter)
+            waiter[1].wait(0.1)
+        finally:
+            if waiter in self.waiters:
+                self.waiters.remove(waiter)
 
     def add(self, name: Name, amount: int) -> None:
         if not self.core.add(name, amount):
@@ -444,53 +561,49 @@ class ThreadRunner:
     def read(self, names: Collection[bytes], max_age: float | None) -> dict[bytes, CounterValue]:
         """Return values by name; from the cache where it is fresh enough, else from Redis in one round trip."""
         reads = self.core.reads
-        with self.lock:
-            claim = reads.claim(names, max_age, None)
-            if claim.busy:
-                claim = self._wait_to_claim(names, max_age)
-        if not claim.missing:
-            return claim.values
+        if self.background.absent:
+            self._flush_now_and_then()
         failure: CounterError | None = None
+        ticket = Ticket()
         try:
+            with self.lock:
+                claim = reads.claim(names, max_age, None, ticket)
+            if claim.busy:
+                claim = self._wait_to_claim(names, max_age, ticket)
+            if not claim.missing:
+                return claim.values
             return claim.values | self.ask(reads.fetch(claim.missing))
         except CounterError as error:
             failure = error
             raise
         finally:
-            with self.lock:
-                reads.release(claim.missing, failure)
-                if self.readers_waiting:
-                    self.fetched.notify_all()
+            if ticket.names:
+                with self.lock:
+                    reads.release(ticket, failure)
+                for bell in tuple(self.readers):
+                    bell.ring()
 
-    def _wait_to_claim(self, names: Collection[bytes], max_age: float | None) -> Claim:
-        """Return a claim as soon as nobody else fetches what it lacks; the lock is held. Raises what the fetch did."""
-        reads, since = self.core.reads, self.core.clock()
-        self.readers_waiting += 1
+    def _wait_to_claim(self, names: Collection[bytes], max_age: float | None, ticket: Ticket) -> Claim:
+        """Return a claim as soon as nobody else fetches what it lacks. Raises what the fetch did."""
+        reads, since, bell = self.core.reads, self.core.clock(), Bell()
         try:
+            self.readers.append(bell)
             while True:
-                self.fetched.wait()
-                failure = reads.failure(names, since)
-                if failure is not None:
-                    raise failure
-                claim = reads.claim(names, max_age, since)
+                with self.lock:
+                    failure = reads.failure(names, since)
+                    if failure is not None:
+                        raise failure
+                    claim = reads.claim(names, max_age, since, ticket)
                 if not claim.busy:
                     return claim
+                bell.wait(1.0)
         finally:
-            self.readers_waiting -= 1
+            if bell in self.readers:
+                self.readers.remove(bell)
 
 
-def _alive(thread: threading.Thread | None) -> bool:
-    return thread is not None and thread.is_alive()
-
-
-def _started(target: Callable[[], None], name: str) -> threading.Thread | None:
-    """Return a new thread that runs, None if none can be started."""
-    thread = threading.Thread(target=target, name=name, daemon=True)
-    try:
-        thread.start()
-    except RuntimeError:
-        return None
-    return thread
+def _nothing() -> None:
+    pass
 
 
 def _after_fork_in_child() -> None:

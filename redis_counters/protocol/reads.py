@@ -65,6 +65,15 @@ class Claim(NamedTuple):
     busy: bool
 
 
+class Ticket:
+    """Of one reader: the names that he fetches. It is his before anything is entered in it, whatever interrupts him."""
+
+    __slots__ = ("names",)
+
+    def __init__(self) -> None:
+        self.names: list[bytes] = []
+
+
 class Reads:
     """Values by name. Not thread-safe: drivers lock."""
 
@@ -81,7 +90,7 @@ class Reads:
         self.wall = wall
         self.chance = chance
         self.cache: dict[bytes, Snapshot] = {}
-        self.fetching: set[bytes] = set()
+        self.fetching: dict[bytes, Ticket] = {}
         self.failures: dict[bytes, tuple[float, CounterError]] = {}  # when a fetch of a name failed, and how
         self.snapshots = 0
         self.crowded: dict[bytes, None] = {}  # shards with many slots, for the janitor to look at
@@ -113,8 +122,8 @@ class Reads:
             return None
         return snapshot.value
 
-    def claim(self, names: Iterable[bytes], max_age: float | None, since: float | None) -> Claim:
-        """Return what is at hand, and what the caller has to fetch; that is his until `release`.
+    def claim(self, names: Iterable[bytes], max_age: float | None, since: float | None, ticket: Ticket) -> Claim:
+        """Return what is at hand, and what the caller has to fetch; that is his (on the ticket) until `release`.
 
         Two fetches of a name at a time could not be put in order, and values would run backwards. So of what somebody
         fetches already, the last value will do if it is not twice too old; else the caller waits, and claims again.
@@ -132,9 +141,10 @@ class Reads:
                     values[name] = value
             if values:
                 missing = [name for name in missing if name not in values]
-        if not self.fetching.isdisjoint(missing):
+        if not self.fetching.keys().isdisjoint(missing):
             return Claim(values, missing, True)
-        self.fetching.update(missing)
+        ticket.names = missing
+        self.fetching.update(dict.fromkeys(missing, ticket))
         return Claim(values, missing, False)
 
     def _will_do(self, name: bytes, max_age: float | None, since: float | None) -> CounterValue | None:
@@ -147,9 +157,12 @@ class Reads:
         snapshot = self.cache.get(name)
         return self.last(name) if snapshot is not None and since is not None and snapshot.taken > since else None
 
-    def release(self, names: Iterable[bytes], failure: CounterError | None = None) -> None:
+    def release(self, ticket: Ticket, failure: CounterError | None = None) -> None:
         """The fetch is over; if it failed, those who waited for it need not find out one after the other."""
-        self.fetching.difference_update(names)
+        names = ticket.names
+        for name in names:
+            if self.fetching.get(name) is ticket:
+                del self.fetching[name]
         if failure is not None:
             self.failures.update(dict.fromkeys(names, (self.clock(), failure)))
         elif self.failures:

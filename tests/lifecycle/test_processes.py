@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import threading
 import time
-import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,36 +15,12 @@ import redis
 
 from redis_counters import Counters
 from tests.faces.either import truth
+from tests.lifecycle.children import FORKS, ended_well, forked
 from tests.servers import RealServer
 
 ROOT = Path(__file__).parents[2]
-LIMIT = 20  # seconds until a child that hangs is killed, and fails
 
-pytestmark = [
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform"),
-    pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning"),
-]
-
-
-def forked(work: Callable[[], None]) -> int:
-    """Return the pid of a child that does the work and ends by 0, or by 1 after an error, or is killed at the limit."""
-    pid = os.fork()
-    if pid:
-        return pid
-    signal.alarm(LIMIT)
-    code = 1
-    try:
-        work()
-        code = 0
-    except BaseException:
-        traceback.print_exc()  # captured, and shown if the test fails
-    finally:
-        sys.stderr.flush()
-        os._exit(code)
-
-
-def ended_well(*pids: int) -> None:
-    assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids] == [0] * len(pids)
+pytestmark = FORKS
 
 
 def test_four_children(server: RealServer) -> None:

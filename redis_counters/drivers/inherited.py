@@ -1,0 +1,82 @@
+"""What a client of redis-py must not take along: locks and connections into a forked child, or into another event loop.
+
+redis-py notices a fork and starts its pool anew, but (8.1) takes the pool's lock for that, which a thread may hold that
+exists only in the parent. redis.asyncio does not notice: parent and child would write into the same connections, and
+read each other's answers. Nor does it notice that a connection belongs to an event loop that is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from redis_counters.drivers.redis_py import Client
+
+_KINDS: dict[type, Callable[[], object]] = {
+    type(threading.Lock()): threading.Lock,
+    type(threading.RLock()): threading.RLock,
+    asyncio.Lock: asyncio.Lock,
+    asyncio.Condition: asyncio.Condition,
+}
+_LIBRARIES = {"redis", "valkey", "fakeredis"}  # whose objects are looked through
+
+_kept: list[object] = []  # connections of a parent: closing them here would take them from its event loop too
+
+
+def begin_in_child(client: Client) -> None:
+    """In the child of a fork a client of redis (blocking) has no lock that is held, and no connection of the parent."""
+    if getattr(client, "connection", None) is not None:  # single_connection_client; the pool looks after itself
+        client.connection = None  # type: ignore[attr-defined]
+    renew_locks(client)
+
+
+def renew_locks(client: Client) -> None:
+    """No lock of the client, its pool and what belongs to them is held by anybody."""
+    renewed: dict[int, object] = {}
+    for owner, name, lock in _locks(client):
+        if id(lock) not in renewed:
+            renewed[id(lock)] = _KINDS[type(lock)]()
+        setattr(owner, name, renewed[id(lock)])
+
+
+def drop_connections(client: Client, *, of_parent: bool) -> None:
+    """The client of redis.asyncio makes new connections from now on, and its locks belong to no event loop yet."""
+    pool: Any = client.connection_pool
+    single = getattr(client, "connection", None)
+    if of_parent:
+        _kept.extend(getattr(pool, "_available_connections", ()))
+        _kept.extend(getattr(pool, "_in_use_connections", ()))
+        _kept.append(single)
+    if single is not None:
+        client.connection = None  # type: ignore[attr-defined]  # where it has one, it may be None
+    if hasattr(pool, "reset"):
+        pool.reset()
+    renew_locks(client)
+
+
+def _locks(client: Client) -> Iterator[tuple[Any, str, Any]]:
+    """Yield (owner, attribute, lock) of all locks within the client."""
+    seen: set[int] = set()
+    todo: list[Any] = [client]
+    while todo:
+        each = todo.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, dict):
+            todo.extend(value for value in each.values() if _looked_through(value))
+        elif isinstance(each, (list, tuple, set)):
+            todo.extend(value for value in each if _looked_through(value))
+        else:
+            for name, value in list(getattr(each, "__dict__", {}).items()):
+                if type(value) in _KINDS:
+                    yield each, name, value
+                elif _looked_through(value):
+                    todo.append(value)
+
+
+def _looked_through(value: object) -> bool:
+    kind = type(value)
+    return kind in (dict, list, tuple, set) or kind.__module__.partition(".")[0] in _LIBRARIES

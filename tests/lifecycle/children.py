@@ -1,0 +1,53 @@
+"""Child processes of tests: forked ones, and programs of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LIMIT = 20  # seconds until a child that hangs is killed, and fails
+
+FORKS = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform"),
+    pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning"),
+]
+
+
+def forked(work: Callable[[], None], limit: int = LIMIT) -> int:
+    """Return the pid of a child that does the work and ends by 0, or by 1 after an error, or is killed at the limit."""
+    pid = os.fork()
+    if pid:
+        return pid
+    signal.alarm(limit)
+    code = 1
+    try:
+        work()
+        code = 0
+    except BaseException:
+        traceback.print_exc()  # captured, and shown if the test fails
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def ended_well(*pids: int) -> None:
+    assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids] == [0] * len(pids)
+
+
+def program(text: str, *arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    """Return how a Python program of its own ended, with what it printed."""
+    return subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "ignore::ResourceWarning", "-c", text, *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
