@@ -192,9 +192,8 @@ class TaskRunner:
     async def _wait_and_flush(self) -> None:
         if self.core.writer.clean:
             await _wait(self.awake, min(IDLE_POLL, self.core.housekeeping.wait()))
-        asked = self.awake.is_set()
         self.awake.clear()
-        if not asked and self._nothing_to_do():  # another thread that asks counts after it
+        if self._nothing_to_do():
             return
         if not await self._rest_or_keep_house(self.core.settings.flush_interval) and self._nothing_to_do():
             return

@@ -79,10 +79,12 @@ class ThreadRunner:
         self.ended = Bell()  # the client was closed
         self.rounding = threading.Lock()  # one round at a time,
         self.rounder: threading.Thread | None = None  # by this thread,
-        self.steps: Steps | None = None  # and this is it
+        self.steps: Steps | None = None  # and this is it, if it is one of flushing
+        self.in_round = False
         self.rounds = 0
         self.waiters: list[tuple[Callable[[], bool], Bell]] = []  # what callers wait for
         self.refusal: Refused | None = None  # what the last round as a whole was refused for
+        self.expecting = 0.0  # somebody asked: until then something may come
         self.here_at, self.here_pause = 0.0, 0.0  # when a caller may flush, if no thread does
         self.in_child: Callable[[], object] | None = None
         self.background = Background(
@@ -171,9 +173,10 @@ class ThreadRunner:
     def _wait_and_flush(self) -> None:
         background = self.background
         background.beat()
-        asked = background.asked.wait(self._patience())
+        if background.asked.wait(self._patience()):
+            self.expecting = time.monotonic() + IDLE_POLL
         background.beat()
-        if not asked and self._nothing_to_do():  # who asks counts after it
+        if self._nothing_to_do():
             return
         if not self._rest_or_keep_house(self.core.settings.flush_interval) and self._nothing_to_do():
             return
@@ -184,7 +187,9 @@ class ThreadRunner:
         with self.lock:
             if not self.core.writer.clean:
                 return 0.0
-            return min(IDLE_POLL, self.core.housekeeping.wait())
+            longest = min(IDLE_POLL, self.core.housekeeping.wait())
+        # Who counts asks first: his increment may come a little later than that.
+        return min(longest, self.core.settings.flush_interval) if time.monotonic() < self.expecting else longest
 
     def _rest_or_keep_house(self, seconds: float) -> bool:
         """Return whether somebody wants a flush before that time is over; meanwhile the janitor goes on."""
@@ -209,10 +214,11 @@ class ThreadRunner:
             began = time.monotonic()
             try:
                 with self.rounding:
-                    self.in_round.set()
+                    self._enter_round()
                     with BlockingLane(self.client) as lane:
-                        answers = lane.exchange(commands, self._check_stopped, self.core.settings.flush_interval)
-            except Exception as error:
+                        self.background.connecting = False
+                        answers = lane.exchange(commands, self._meanwhile, self.core.settings.flush_interval)
+            except BaseException as error:
                 with self.lock:
                     housekeeping.abandoned()
                 if translate(error) is None:
@@ -222,7 +228,7 @@ class ThreadRunner:
                     housekeeping.answered(answers, time.monotonic() - began)
                 return
             finally:
-                self.in_round.clear()
+                self._leave_round()
         self.publish()
 
     def _nothing_to_do(self) -> bool:
@@ -250,9 +256,9 @@ class ThreadRunner:
     def _absorb_meanwhile(self) -> None:
         """While a round takes long (redis-py may be connecting), the buffer must not grow with every increment."""
         self.background.helping.wait(IDLE_POLL)
-        while self.steps is not None and not self.stopped:
+        while self.in_round and not self.stopped:
             self.ended.wait(self.core.settings.flush_interval)
-            if self.steps is not None and self.core.overdue and self.lock.acquire(blocking=False):
+            if self.in_round and self.core.overdue and self.lock.acquire(blocking=False):
                 try:
                     self.core.writer.absorb()
                 finally:
@@ -265,11 +271,23 @@ class ThreadRunner:
     def _bury(self, gone: threading.Thread) -> None:
         """What a flusher held that ended without a word (C code may end a thread) is free again."""
         if self.rounder is gone:
-            steps, self.rounder, self.steps = self.steps, None, None
+            steps = self.steps
+            self._leave_round()
             self.rounding = threading.Lock()
-            if steps is not None:
-                with self.lock:
+            with self.lock:
+                if steps is not None:
                     steps.close()
+                else:
+                    self.core.housekeeping.abandoned()
+
+    def _enter_round(self) -> None:
+        self.rounder = threading.current_thread()
+        self.in_round = self.background.connecting = True
+        self.background.helping.ring()
+
+    def _leave_round(self) -> None:
+        self.steps = self.rounder = None
+        self.in_round = self.background.connecting = False
 
     def _round_unless_stopped(self) -> None:
         """A round that fails after some progress is followed by the next at once: only a standstill has to wait."""
@@ -299,7 +317,7 @@ class ThreadRunner:
     def _round(self) -> None:
         with self.rounding:
             try:
-                self.rounder = threading.current_thread()
+                self._enter_round()
                 self._drive_round()
             except Exception as error:
                 ours = translate(error)
@@ -313,19 +331,15 @@ class ThreadRunner:
                     raise
                 raise ours from error
             finally:
-                self.steps = self.rounder = None
-                self.background.connecting = False
+                self._leave_round()
                 self.rounds += 1
                 self._tell_waiters(all_of_them=True)
 
     def _drive_round(self) -> None:
         steps = self.steps = self.core.round()
-        background = self.background
-        background.helping.ring()
-        background.connecting = True
         try:
             with BlockingLane(self.client) as lane:
-                background.connecting = False
+                self.background.connecting = False
                 answer: object = None
                 while True:
                     try:
