@@ -213,11 +213,7 @@ class ThreadRunner:
         if commands is not None:
             began = time.monotonic()
             try:
-                with self.rounding:
-                    self._enter_round()
-                    with BlockingLane(self.client) as lane:
-                        self.background.connecting = False
-                        answers = lane.exchange(commands, self._meanwhile, self.core.settings.flush_interval)
+                answers = self._exchange(commands)
             except BaseException as error:
                 with self.lock:
                     housekeeping.abandoned()
@@ -227,9 +223,17 @@ class ThreadRunner:
                 with self.lock:
                     housekeeping.answered(answers, time.monotonic() - began)
                 return
+        self.publish()
+
+    def _exchange(self, commands: list[Command]) -> list[object]:
+        with self.rounding:
+            try:
+                self._enter_round()
+                with BlockingLane(self.client) as lane:
+                    self.background.connecting = False
+                    return lane.exchange(commands, self._meanwhile, self.core.settings.flush_interval)
             finally:
                 self._leave_round()
-        self.publish()
 
     def _nothing_to_do(self) -> bool:
         with self.lock:
