@@ -20,7 +20,8 @@ from redis.retry import Retry
 
 from redis_counters.drivers.embedded import EmbeddedServer
 from redis_counters.errors import UsageError
-from redis_counters.testing import LossyLink, _Frames
+from redis_counters.testing import LossyLink
+from redis_counters.testing.frames import Frames
 from tests.servers import RealServer
 
 INCRBY = "INCRBY"  # what redis-py sends for incr()
@@ -204,6 +205,74 @@ def test_replies_can_be_late(link: LossyLink) -> None:
         assert time.monotonic() - begin >= 0.1
 
 
+def test_single_replies_can_be_late(link: LossyLink) -> None:
+    """Only those of the commands named, as often as told; nothing is lost by it."""
+    link.delay(0.1, every=3, commands={INCRBY}, times=2)
+    with through(link) as client:
+        begin = time.monotonic()
+        assert [client.incr("n") for _ in range(20)] == list(range(1, 21))
+        assert time.monotonic() - begin >= 0.2
+        assert link.delayed == 2
+        link.delay(0.1, commands={"PING"})
+        client.ping()
+        assert link.delayed == 3
+
+
+def test_a_reply_that_comes_too_late_makes_redis_py_count_twice(link: LossyLink, direct: redis.Redis) -> None:
+    """Applied, and sent again when the client's time is over."""
+    link.delay(0.3, every=5, commands={INCRBY}, times=1)
+    again = Retry(NoBackoff(), 3)
+    with redis.Redis.from_url(link.url, socket_timeout=0.1, retry=again) as client:
+        for _ in range(10):
+            client.incr("n")
+    assert direct.get("n") == b"11"
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_commands_can_arrive_twice(link: LossyLink, direct: redis.Redis, protocol: int) -> None:
+    """Applied twice, answered once: each answer still belongs to its command."""
+    link.duplicate(every=10, commands={INCRBY})
+    with through(link, protocol=protocol) as client:
+        for _ in range(50):
+            client.incr("n")
+            assert client.ping()
+        with client.pipeline(transaction=False) as pipe:
+            for _ in range(50):
+                pipe.incr("n").ping()
+            assert pipe.execute()[1::2] == [True] * 50
+    assert link.duplicated == 10
+    assert direct.get("n") == b"110" == b"%d" % link.commands[INCRBY]
+
+
+def test_a_cut_in_the_middle_of_a_batch(link: LossyLink, direct: redis.Redis) -> None:
+    """What stands before the cut is applied, what stands behind it is not."""
+    link.cut_before(every=30, commands={INCRBY}, times=1)
+    with through(link, retries=0) as client, client.pipeline(transaction=False) as pipe:
+        for _ in range(50):
+            pipe.incr("n")
+        with pytest.raises(redis.ConnectionError):
+            pipe.execute()
+    deadline = time.monotonic() + 10
+    while direct.get("n") != b"29" and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert direct.get("n") == b"29"
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_the_link_can_lead_to_another_server(
+    link: LossyLink, direct: redis.Redis, private_server: RealServer, keep: bool
+) -> None:
+    """New connections do; those that exist are closed, or stay with the server that they have."""
+    with through(link, retries=0) as client, through(link, retries=0) as late:
+        assert client.incr("n") == 1
+        url = link.url
+        link.lead_to(f"{private_server.url[:-1]}3", keep=keep)
+        assert link.url == url
+        assert late.incr("n") == 1
+        assert client.incr("n") == 2
+    assert direct.get("n") == (b"2" if keep else b"1")
+
+
 def test_a_stopped_link_refuses_and_a_started_one_serves_at_the_same_address(link: LossyLink) -> None:
     url = link.url
     with through(link, retries=0) as client:
@@ -250,13 +319,16 @@ def test_credentials_are_passed_on_and_not_shown() -> None:
 
 @pytest.mark.parametrize("fault", [{}, {"every": 2, "probability": 0.5}, {"every": 0}, {"probability": 1.5}])
 def test_a_fault_that_says_nothing_clear_is_refused(link: LossyLink, fault: dict[str, float]) -> None:
-    with pytest.raises(UsageError):
-        link.drop_reply(**fault)  # type: ignore[arg-type] # wrong on purpose
+    for method in (link.drop_reply, link.cut_before, link.duplicate):
+        with pytest.raises(UsageError):
+            method(**fault)  # type: ignore[arg-type] # wrong on purpose
 
 
-def test_other_schemes_are_refused() -> None:
+def test_other_schemes_are_refused(link: LossyLink) -> None:
     with pytest.raises(UsageError, match="rediss://"):
         LossyLink("rediss://localhost")
+    with pytest.raises(UsageError, match="rediss://"):
+        link.lead_to("rediss://localhost")
 
 
 FRAMES = [
@@ -280,7 +352,7 @@ FRAMES = [
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 def test_frames_do_not_depend_on_how_bytes_arrive(size: int) -> None:
     stream = b"".join(FRAMES)
-    frames = _Frames()
+    frames = Frames()
     assert [f for i in range(0, len(stream), size) for f in frames.feed(stream[i : i + size])] == FRAMES
 
 

@@ -1,105 +1,21 @@
-"""For tests of code that counts: a link to a Redis server that loses what it is told to lose, exactly then.
-
-A reply is lost after its command was applied (`LossyLink.drop_reply`), or a connection breaks before a command arrives
-(`LossyLink.cut_before`). The link knows where each request and each reply ends: its counts say what the server applied.
-"""
+"""The lossy link: a proxy before a Redis server, in a thread of its own."""
 
 from __future__ import annotations
 
 import asyncio
-import enum
-import random
 import threading
 from collections import Counter, deque
-from collections.abc import Collection, Coroutine, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Coroutine
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from redis_counters.errors import UsageError
-
-__all__ = ["LossyLink"]
+from redis_counters.testing.fate import SPARED, Fate, Fault, Struck, fault
+from redis_counters.testing.frames import Frames, command_of
 
 _READ = 65536
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-
-
-class _Frames:
-    """Bytes in, whole RESP2 or RESP3 values (and inline commands) out, each as the bytes it came in."""
-
-    def __init__(self) -> None:
-        self._buffer = bytearray()
-        self._at = 0  # where the next header line begins
-        self._owed = 1  # values that the current frame still lacks
-
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        self._buffer += data
-        begin = 0
-        while (line_end := self._buffer.find(b"\r\n", self._at)) >= 0:
-            kind, size, end = self._buffer[self._at], 0, line_end + 2
-            if kind in b"$=!*~>%|":
-                size = int(self._buffer[self._at + 1 : line_end])
-            if kind in b"$=!" and size >= 0:
-                end += size + 2
-                if len(self._buffer) < end:
-                    break
-            elif kind in b"*~>":
-                self._owed += max(size, 0)
-            elif kind in b"%|":
-                self._owed += 2 * size + (kind == ord("|"))  # an attribute stands before the value it describes
-            self._at = end
-            self._owed -= 1
-            if not self._owed:
-                yield bytes(self._buffer[begin:end])
-                begin, self._owed = end, 1
-        del self._buffer[:begin]
-        self._at -= begin
-
-
-def _command(request: bytes) -> str:
-    """The upper-case name of the command in this request."""
-    name = request.split(b"\r\n", 3)[2] if request.startswith(b"*") else (request.split() or [b""])[0]
-    return name.decode("ascii", "replace").upper()
-
-
-class _Fate(enum.IntEnum):
-    """What becomes of one command; the greater one wins where several faults meet."""
-
-    PASS = 0
-    DROP_REPLY = 1
-    CUT_BEFORE = 2
-
-
-@dataclass(slots=True)
-class _Fault:
-    """Strikes every n-th matching command, or each with a probability, at most ``times`` times."""
-
-    fate: _Fate
-    every: int | None
-    probability: float | None
-    chance: random.Random
-    commands: frozenset[str] | None
-    times: int | None
-    seen: int = 0
-
-    def __post_init__(self) -> None:
-        if (self.every is None) == (self.probability is None):
-            raise UsageError("give one of every=N and probability=p")
-        if self.every is not None and self.every < 1:
-            raise UsageError(f"every must be at least 1, not {self.every}")
-        if self.probability is not None and not 0 <= self.probability <= 1:
-            raise UsageError(f"probability must be from 0 to 1, not {self.probability}")
-
-    def judge(self, command: str) -> _Fate:
-        if self.times == 0 or (self.commands is not None and command not in self.commands):
-            return _Fate.PASS
-        self.seen += 1
-        strikes = self.chance.random() < (self.probability or 0) if self.every is None else self.seen % self.every == 0
-        if not strikes:
-            return _Fate.PASS
-        if self.times is not None:
-            self.times -= 1
-        return self.fate
+_SECOND = Struck(Fate.DUPLICATE)  # of the two answers to a doubled command the client gets the first
 
 
 class LossyLink:
@@ -111,19 +27,19 @@ class LossyLink:
 
     ``forwarded`` counts the requests passed on, ``commands`` the same by command name: the server applies every one of
     them, also those whose client was cut off meanwhile. ``dropped`` counts the replies swallowed by `drop_reply`,
-    ``cut`` the requests that `cut_before` kept back.
+    ``cut`` the requests that `cut_before` kept back, ``delayed`` the single replies that `delay` held up,
+    ``duplicated`` the requests that `duplicate` forwarded twice (both are in ``forwarded``).
+
+    The methods that name a fault share their parameters. ``every``: the n-th, 2n-th, ... command that matches
+    ``commands`` (names; None: all), counted over all connections; or each with ``probability``, by ``seed``. ``times``
+    bounds how often. redis-py sends INCRBY for ``incr()``; this library EVALSHA (EVAL where the script is not loaded).
+    In a pipeline each command is one: what stands before it in the batch is forwarded.
     """
 
     def __init__(self, upstream: str) -> None:
-        parts = urlsplit(upstream)
-        if parts.scheme not in ("redis", "valkey", "unix"):
-            raise UsageError(f"a lossy link leads to redis:// or unix://, not to {parts.scheme}://")
-        self._path = unquote(parts.path) if parts.scheme == "unix" else None
-        self._host, self._upstream_port = parts.hostname or "localhost", parts.port or 6379
-        self._db = parse_qs(parts.query).get("db", ["0"])[0] if self._path else parts.path.strip("/") or "0"
-        self._user = parts.netloc.rpartition("@")[0]
         self._port = 0
-        self._faults: tuple[_Fault, ...] = ()
+        self._upstream(upstream)
+        self._faults: tuple[Fault, ...] = ()
         self._delay = 0.0
         self._switch = threading.RLock()  # starting and stopping, from whatever thread
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -133,8 +49,19 @@ class LossyLink:
         self.forwarded = 0
         self.dropped = 0
         self.cut = 0
+        self.delayed = 0
+        self.duplicated = 0
         self.commands: Counter[str] = Counter()
         self.start()
+
+    def _upstream(self, url: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("redis", "valkey", "unix"):
+            raise UsageError(f"a lossy link leads to redis:// or unix://, not to {parts.scheme}://")
+        self._path = unquote(parts.path) if parts.scheme == "unix" else None
+        self._host, self._upstream_port = parts.hostname or "localhost", parts.port or 6379
+        self._db = parse_qs(parts.query).get("db", ["0"])[0] if self._path else parts.path.strip("/") or "0"
+        self._user = parts.netloc.rpartition("@")[0]
 
     @property
     def url(self) -> str:
@@ -153,12 +80,8 @@ class LossyLink:
         commands: Collection[str] | None = None,
         times: int | None = None,
     ) -> None:
-        """From now on these commands are applied, but their reply is swallowed and the client's connection closed.
-
-        ``every``: the n-th, 2n-th, ... command that matches ``commands`` (names; None: all), counted over all
-        connections; or each with ``probability``. ``times`` bounds how often. redis-py sends INCRBY for ``incr()``.
-        """
-        self._add(_Fate.DROP_REPLY, every, probability, seed, commands, times)
+        """From now on these commands are applied, but their reply is swallowed and the client's connection closed."""
+        self._faults += (fault(Struck(Fate.DROP_REPLY), every, probability, seed, commands, times),)
 
     def cut_before(
         self,
@@ -169,31 +92,54 @@ class LossyLink:
         commands: Collection[str] | None = None,
         times: int | None = None,
     ) -> None:
-        """From now on the client's connection is closed before these commands are forwarded: they are not applied.
+        """From now on the client's connection is closed before these commands are forwarded: they are not applied."""
+        self._faults += (fault(Struck(Fate.CUT_BEFORE), every, probability, seed, commands, times),)
 
-        The parameters are those of `drop_reply`.
-        """
-        self._add(_Fate.CUT_BEFORE, every, probability, seed, commands, times)
-
-    def _add(
+    def duplicate(
         self,
-        fate: _Fate,
-        every: int | None,
-        probability: float | None,
-        seed: int | None,
-        commands: Collection[str] | None,
-        times: int | None,
+        *,
+        every: int | None = None,
+        probability: float | None = None,
+        seed: int | None = None,
+        commands: Collection[str] | None = None,
+        times: int | None = None,
     ) -> None:
-        names = None if commands is None else frozenset(name.upper() for name in commands)
-        self._faults += (_Fault(fate, every, probability, random.Random(seed), names, times),)
+        """From now on these commands are forwarded twice; the client gets the first of the two replies."""
+        self._faults += (fault(Struck(Fate.DUPLICATE), every, probability, seed, commands, times),)
 
-    def delay(self, seconds: float) -> None:
-        """From now on replies arrive this many seconds later."""
-        self._delay = seconds
+    def delay(
+        self,
+        seconds: float,
+        *,
+        every: int | None = None,
+        probability: float | None = None,
+        seed: int | None = None,
+        commands: Collection[str] | None = None,
+        times: int | None = None,
+    ) -> None:
+        """From now on the replies to these commands arrive this many seconds later, and what comes behind them too.
+
+        With ``seconds`` alone all replies are late, and an earlier such delay is replaced.
+        """
+        if (every, probability, seed, commands, times) == (None,) * 5:
+            self._delay = seconds
+        else:
+            every = 1 if every is None and probability is None else every
+            self._faults += (fault(Struck(Fate.DELAY, seconds), every, probability, seed, commands, times),)
 
     def heal(self) -> None:
-        """From now on nothing is lost or late; the counts stay."""
+        """From now on nothing is lost, late or doubled; the counts stay."""
         self._faults, self._delay = (), 0.0
+
+    def lead_to(self, upstream: str, *, keep: bool = False) -> None:
+        """From now on new connections lead to another server, at the same `url`: a fail-over behind one address.
+
+        Connections that exist are closed; with ``keep`` they stay with the server that they have. Raises: UsageError.
+        """
+        with self._switch:
+            self._upstream(upstream)
+            if self._thread is not None and not keep:
+                self._call(self._disconnect())
 
     def start(self) -> None:
         """The link listens, at the address it had if it was stopped before."""
@@ -239,9 +185,13 @@ class LossyLink:
     async def _close(self) -> None:
         if self._server is not None:
             self._server.close()
-        for task in self._tasks:
+        await self._disconnect()
+
+    async def _disconnect(self) -> None:
+        ending = list(self._tasks)
+        for task in ending:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*ending, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.get_running_loop().create_task(self._serve((reader, writer)))
@@ -257,7 +207,7 @@ class LossyLink:
         except OSError:
             client[1].close()  # as a client of a server that is away sees it
             return
-        fates: deque[_Fate] = deque()
+        fates: deque[Struck] = deque()
         requests = asyncio.ensure_future(self._requests(client, server, fates))
         try:
             # Ends at the server's end of file: what was forwarded is applied even if the client is gone.
@@ -270,21 +220,23 @@ class LossyLink:
                 writer.close()
             await asyncio.gather(requests, return_exceptions=True)
 
-    async def _requests(self, client: _Streams, server: _Streams, fates: deque[_Fate]) -> None:
-        frames = _Frames()
+    async def _requests(self, client: _Streams, server: _Streams, fates: deque[Struck]) -> None:
+        frames = Frames()
         try:
             while (data := await client[0].read(_READ)) and not client[1].is_closing():
                 for request in frames.feed(data):
-                    command = _command(request)
-                    fate = max((fault.judge(command) for fault in self._faults), default=_Fate.PASS)
-                    if fate is _Fate.CUT_BEFORE:
+                    command = command_of(request)
+                    struck = max((each.judge(command) for each in self._faults), key=_fate, default=SPARED)
+                    if struck.fate is Fate.CUT_BEFORE:
                         self.cut += 1
                         client[1].close()
                         return
-                    fates.append(fate)
-                    self.forwarded += 1
-                    self.commands[command] += 1
-                    server[1].write(request)
+                    self._forward(request, command, server[1])
+                    fates.append(struck)
+                    if struck.fate is Fate.DUPLICATE:
+                        self.duplicated += 1
+                        self._forward(request, command, server[1])
+                        fates.append(_SECOND)
                 await server[1].drain()
         except (OSError, ValueError):
             client[1].close()
@@ -292,23 +244,37 @@ class LossyLink:
             if server[1].can_write_eof() and not server[1].is_closing():
                 server[1].write_eof()
 
-    async def _replies(self, client: _Streams, server: _Streams, fates: deque[_Fate]) -> None:
-        frames = _Frames()
+    def _forward(self, request: bytes, command: str, server: asyncio.StreamWriter) -> None:
+        self.forwarded += 1
+        self.commands[command] += 1
+        server.write(request)
+
+    async def _replies(self, client: _Streams, server: _Streams, fates: deque[Struck]) -> None:
+        frames = Frames()
         while data := await server[0].read(_READ):
             if self._delay:
                 await asyncio.sleep(self._delay)
             for reply in frames.feed(data):
                 pushed = reply.startswith(b">")  # RESP3: a message, not the answer to a request
-                fate = fates.popleft() if fates and not pushed else _Fate.PASS
-                if client[1].is_closing():
+                struck = fates.popleft() if fates and not pushed else SPARED
+                if client[1].is_closing() or struck is _SECOND:
                     continue
-                if fate is _Fate.DROP_REPLY:
+                if struck.fate is Fate.DROP_REPLY:
                     self.dropped += 1
                     client[1].close()
-                else:
-                    client[1].write(reply)
+                    continue
+                if struck.fate is Fate.DELAY:
+                    self.delayed += 1
+                    await asyncio.sleep(struck.seconds)
+                    if client[1].is_closing():
+                        continue
+                client[1].write(reply)
             if not client[1].is_closing():
                 try:
                     await client[1].drain()
                 except OSError:
                     client[1].close()
+
+
+def _fate(struck: Struck) -> Fate:
+    return struck.fate
