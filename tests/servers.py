@@ -182,10 +182,8 @@ class RealServer:
 
     def _launch(self) -> bool:
         """Start the process; False if the port is taken."""
-        place = ("--bind", self.host, "--port", str(self.port), "--dir", str(self._directory))
-        kept = ("--save", "", "--appendonly", "no")
         run = Path(tempfile.mkdtemp(prefix="run-", dir=self._directory))
-        self._process = process = Supervised([self.kind.binary, *place, *kept, *self._arguments], run)
+        self._process = process = Supervised([self.kind.binary, *self._command_line()], run)
         deadline = time.monotonic() + START_TIMEOUT
         while (answered := self._process_id()) != process.pid:
             if process.ended(0.005):
@@ -197,6 +195,12 @@ class RealServer:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{self.kind.name} is not ready; process {answered} answers:\n{process.tail()}")
         return True
+
+    def _command_line(self) -> list[str]:
+        """Return what stands behind the name of the program."""
+        place = ("--bind", self.host, "--port", str(self.port), "--dir", str(self._directory))
+        kept = ("--save", "", "--appendonly", "no")
+        return [*place, *kept, *self._arguments]
 
     def _process_id(self) -> int | None:
         """Return the pid of whoever answers at the port and has loaded its data."""

@@ -1,0 +1,159 @@
+"""Several servers together: a primary with a follower, and Sentinels that watch the two."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from tests.servers import Kind, RealServer, free_port
+
+PATIENCE = 30.0  # seconds, after which something that takes parts of a second counts as never
+WATCHED = "counted"  # the name that the Sentinels know the primary by
+NOWHERE = 1  # a port that nothing listens at
+DOWN_AFTER = 500  # milliseconds of silence after which a Sentinel takes a server for gone
+
+
+def until(done: Callable[[], bool], what: str) -> None:
+    """It has happened: looked at again and again. Fails when the patience is over."""
+    end = time.monotonic() + PATIENCE
+    while not done():
+        assert time.monotonic() < end, f"never: {what}"
+        time.sleep(0.02)
+
+
+def replication(server: RealServer) -> dict[str, Any]:
+    found: dict[str, Any] = server.client().info("replication")
+    return found
+
+
+class Pair:
+    """A primary and a follower that has all of it. ``arguments`` go to both (``--appendonly yes``)."""
+
+    def __init__(self, kind: Kind, *arguments: str) -> None:
+        self.servers: list[RealServer] = []
+        try:
+            for _ in range(2):
+                # Else the first copy to a follower waits 5 seconds for more of them.
+                self.servers.append(RealServer.start(kind, "--repl-diskless-sync-delay", "0", *arguments))
+            self.primary, self.follower = self.servers
+            self.follow()
+        except BaseException:
+            self.stop()
+            raise
+
+    def follow(self) -> None:
+        """The follower follows, and has all that the primary had at the call."""
+        self._replicaof(self.follower, self.primary.host, self.primary.port)
+        until(lambda: replication(self.follower)["master_link_status"] == "up", "the follower follows")
+        self.caught_up()
+
+    def caught_up(self) -> None:
+        """The follower has all that the primary had at the call."""
+        offset = replication(self.primary)["master_repl_offset"]
+        until(lambda: bool(replication(self.follower)["slave_repl_offset"] >= offset), "the follower has caught up")
+
+    def pause_replication(self) -> None:
+        """The follower stays as it is, and knows nothing of what the primary does from now on."""
+        self._replicaof(self.follower, self.primary.host, NOWHERE)
+        until(lambda: replication(self.primary)["connected_slaves"] == 0, "the primary has no follower")
+
+    def promote(self) -> None:
+        """The follower is the primary, the primary (if it runs) the follower; connections to it stay open."""
+        self._replicaof(self.follower, "NO", "ONE")
+        self.primary, self.follower = self.follower, self.primary
+
+    def _replicaof(self, server: RealServer, host: str, port: int | str) -> None:
+        client: Any = server.client()
+        client.execute_command("REPLICAOF", host, port)
+
+    def stop(self) -> None:
+        """Both are gone. Idempotent."""
+        for server in self.servers:
+            server.stop()
+
+
+class Sentinel(RealServer):
+    """One Sentinel of the given ones; they know of each other from the start, which saves them seconds."""
+
+    def __init__(self, kind: Kind, pair: Pair, quorum: int) -> None:
+        super().__init__(kind)
+        self.id = secrets.token_hex(20)
+        self.pair = pair
+        self.quorum = quorum
+        self.peers: list[Sentinel] = []
+
+    def _command_line(self) -> list[str]:
+        primary, follower = self.pair.primary, self.pair.follower
+        lines = [
+            f"bind {self.host}",
+            f"port {self.port}",
+            f"dir {self._directory}",
+            f"sentinel myid {self.id}",
+            f"sentinel monitor {WATCHED} {primary.host} {primary.port} {self.quorum}",
+            f"sentinel down-after-milliseconds {WATCHED} {DOWN_AFTER}",
+            f"sentinel failover-timeout {WATCHED} 1500",
+            f"sentinel known-replica {WATCHED} {follower.host} {follower.port}",
+            *(f"sentinel known-sentinel {WATCHED} {peer.host} {peer.port} {peer.id}" for peer in self.peers),
+        ]
+        path = self._directory / "sentinel.conf"
+        path.write_text("\n".join(lines) + "\n")
+        return [str(path), "--sentinel"]
+
+
+class Sentinels:
+    """Three Sentinels that watch a pair; two of them have to agree."""
+
+    def __init__(self, pair: Pair) -> None:
+        self.pair = pair
+        self.three = [Sentinel(pair.primary.kind, pair, quorum=2) for _ in range(3)]
+        try:
+            ports: list[int] = []
+            for sentinel in self.three:  # all have ports before the first starts: each is told of the others
+                while sentinel.port in (0, *ports):
+                    sentinel.port = free_port()
+                ports.append(sentinel.port)
+            for sentinel in self.three:
+                sentinel.peers = [peer for peer in self.three if peer is not sentinel]
+                if not sentinel._launch():
+                    raise RuntimeError(f"port {sentinel.port} was taken before the Sentinel could")
+            for sentinel in self.three:
+                until(partial(self._sees_all, sentinel), "a Sentinel sees the pair and the other Sentinels")
+        except BaseException:
+            self.stop()
+            raise
+
+    def _sees_all(self, sentinel: Sentinel) -> bool:
+        state: Any = sentinel.client().sentinel_master(WATCHED)
+        followers: Any = sentinel.client().sentinel_slaves(WATCHED)
+        up = [each for each in followers if not each["is_sdown"] and each.get("master-link-status") == "ok"]
+        return state["num-other-sentinels"] == 2 and len(up) == 1 and not state["is_sdown"]
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """What `redis.sentinel.Sentinel` wants to be told."""
+        return [(sentinel.host, sentinel.port) for sentinel in self.three]
+
+    def fail_over(self) -> None:
+        """Ask for a fail-over of the healthy pair, and wait until it is over: the two have changed their parts."""
+        client: Any = self.three[0].client()
+        client.execute_command("SENTINEL", "FAILOVER", WATCHED)
+        self.wait()
+
+    def wait(self) -> None:
+        """The follower has become the primary, and every Sentinel says so. ``pair`` says so too afterwards."""
+        for sentinel in self.three:
+            until(partial(self._has_promoted, sentinel), "the Sentinels have promoted the follower")
+        until(lambda: replication(self.pair.follower)["role"] == "master", "the follower is the primary")
+        self.pair.primary, self.pair.follower = self.pair.follower, self.pair.primary
+
+    def _has_promoted(self, sentinel: Sentinel) -> bool:
+        address: Any = sentinel.client().sentinel_get_master_addr_by_name(WATCHED)
+        return int(address[1]) == self.pair.follower.port
+
+    def stop(self) -> None:
+        """All three are gone. Idempotent."""
+        for sentinel in self.three:
+            sentinel.stop()
