@@ -52,6 +52,8 @@ class Pair:
 
     def caught_up(self) -> None:
         """The follower has all that the primary had at the call."""
+        # Something has to be told: a new link is "up" before anything goes over it.
+        self.primary.client().publish("here", "")
         offset = replication(self.primary)["master_repl_offset"]
         until(lambda: bool(replication(self.follower)["slave_repl_offset"] >= offset), "the follower has caught up")
 
@@ -148,6 +150,10 @@ class Sentinels:
             until(partial(self._has_promoted, sentinel), "the Sentinels have promoted the follower")
         until(lambda: replication(self.pair.follower)["role"] == "master", "the follower is the primary")
         self.pair.primary, self.pair.follower = self.pair.follower, self.pair.primary
+
+    def demoted(self) -> None:
+        """The old primary follows the new one, if it runs. Sentinels take ten seconds to ask it to."""
+        until(lambda: replication(self.pair.follower)["role"] == "slave", "the old primary follows")
 
     def _has_promoted(self, sentinel: Sentinel) -> bool:
         address: Any = sentinel.client().sentinel_get_master_addr_by_name(WATCHED)
