@@ -5,6 +5,8 @@ never repeats a command by itself: a repetition is harmless, but it would hide w
 Reading takes a connection of the pool too: what ``execute_command`` does besides costs as much as the answer. Only
 where that connection breaks it is asked again through ``execute_command``, with whatever retries the client has:
 reading twice is safe. (asyncio reads always go that way, because redis-py knows how to be cancelled.)
+A connection to a server that is no primary (any more) is given up, and with it the idle ones of the pool: a new one may
+lead elsewhere, by Sentinels, by DNS, by an address that has moved.
 Answers are never decoded: a client's ``decode_responses`` and ``encoding`` make no difference.
 """
 
@@ -23,6 +25,7 @@ from redis import exceptions
 from redis_counters.drivers import lua_files
 from redis_counters.errors import CounterError, NotPermitted, Refused, Unavailable, UsageError
 from redis_counters.protocol.commands import Command, ErrorReply
+from redis_counters.protocol.refusals import from_the_wrong_server
 
 pack_command: Callable[..., bytes] | None
 try:
@@ -62,6 +65,7 @@ class Pool(Protocol):
 
     def get_connection(self, *args: str) -> Any: ...
     def release(self, connection: Any) -> Any: ...
+    def disconnect(self) -> Any: ...
 
 
 class Client(Protocol):
@@ -138,12 +142,28 @@ def _take_connection(pool: Pool) -> Any:
     return pool.get_connection("EVALSHA") if _needs_name(type(pool)) else pool.get_connection()
 
 
+@functools.cache
+def _can_spare_those_in_use(pool: type[Pool]) -> bool:
+    return "inuse_connections" in inspect.signature(pool.disconnect).parameters  # not in some of redis-py 5
+
+
+def _disconnect_idle(pool: Pool) -> Any:
+    """The pool's idle connections are closed (to be awaited in asyncio): whoever takes one next connects anew."""
+    disconnect: Any = pool.disconnect
+    return disconnect(inuse_connections=False) if _can_spare_those_in_use(type(pool)) else None
+
+
+def _misled(answer: object) -> bool:
+    return isinstance(answer, ErrorReply) and from_the_wrong_server(answer)
+
+
 class BlockingLane:
     """One connection for one round of flushing. Leaving it with unread answers closes the connection."""
 
     def __init__(self, client: Client) -> None:
         self._pool = pool_of(client)
         self._unread = 0
+        self._misled = False  # the server says that it is no primary
         self._connection: Connection | None = None
 
     def __enter__(self) -> BlockingLane:
@@ -155,10 +175,12 @@ class BlockingLane:
         if connection is None:
             return
         try:
-            if self._unread or error is not None:
+            if self._unread or self._misled or error is not None:
                 connection.disconnect()
         finally:
             self._pool.release(connection)
+        if self._misled:
+            _disconnect_idle(self._pool)
 
     def send(self, command: Command, text: bool) -> None:
         """Send a command; its answer is the next but ``unread``."""
@@ -185,9 +207,12 @@ class BlockingLane:
         try:
             answer = connection.read_response(disable_decoding=True)
         except exceptions.ResponseError as error:
-            answer = error_reply(error)
+            answer = error
         self._unread -= 1
-        return error_reply(answer) if isinstance(answer, exceptions.ResponseError) else answer
+        if isinstance(answer, exceptions.ResponseError):
+            answer = error_reply(answer)
+            self._misled = self._misled or _misled(answer)
+        return answer
 
     def exchange(self, commands: Sequence[Command], meanwhile: Callable[[], None], every: float) -> list[object]:
         """Return the answers to commands, in order; a script that Redis does not know is sent with its text."""
@@ -207,6 +232,7 @@ class AsyncioLane:
     def __init__(self, client: Client) -> None:
         self._pool = pool_of(client)
         self._unread = 0
+        self._misled = False  # the server says that it is no primary
         self._connection: Connection | None = None
 
     async def __aenter__(self) -> AsyncioLane:
@@ -220,10 +246,12 @@ class AsyncioLane:
         if connection is None:
             return
         try:
-            if self._unread or error is not None:
+            if self._unread or self._misled or error is not None:
                 await _disconnect_now(connection)
         finally:
             await self._pool.release(connection)
+        if self._misled:
+            await (_disconnect_idle(self._pool) or _nothing())
 
     async def send(self, command: Command, text: bool) -> None:
         connection = self._connection
@@ -241,9 +269,12 @@ class AsyncioLane:
             else:
                 answer = await _within(connection.read_response(disable_decoding=True), REPLY_TIMEOUT)
         except exceptions.ResponseError as error:
-            answer = error_reply(error)
+            answer = error
         self._unread -= 1
-        return error_reply(answer) if isinstance(answer, exceptions.ResponseError) else answer
+        if isinstance(answer, exceptions.ResponseError):
+            answer = error_reply(answer)
+            self._misled = self._misled or _misled(answer)
+        return answer
 
     async def exchange(self, commands: Sequence[Command]) -> list[object]:
         """As in `BlockingLane`."""
@@ -269,6 +300,9 @@ async def _within(answer: Awaitable[object], seconds: float) -> object:
     raise exceptions.TimeoutError(f"no answer within {seconds:g} s")
 
 
+async def _nothing() -> None: ...
+
+
 async def _disconnect_now(connection: Any) -> None:
     await connection.disconnect(nowait=True)
 
@@ -292,9 +326,9 @@ def _ask_at_once(pool: Pool, commands: Sequence[Command]) -> list[object]:
         lost = [n for n, answer in enumerate(answers) if isinstance(answer, ErrorReply) and answer.code == "NOSCRIPT"]
         for n, answer in zip(lost, _exchange(connection, [commands[n] for n in lost], text=True), strict=True):
             answers[n] = answer
-        whole = True
+        whole = not any(map(_misled, answers))
     finally:
-        if not whole:  # an answer may still come, and is nobody else's
+        if not whole:  # an answer may still come, and is nobody else's; or it is the wrong server
             connection.disconnect()
         pool.release(connection)
     return answers
@@ -336,6 +370,8 @@ async def ask_asyncio(client: Client, commands: Iterable[Command]) -> list[objec
             if isinstance(answer, ErrorReply) and answer.code == "NOSCRIPT":
                 answer = await _ask_one_asyncio(client, command, text=True)
             answers.append(answer)
+        if any(map(_misled, answers)):
+            await (_disconnect_idle(client.connection_pool) or _nothing())
     except (exceptions.RedisError, OSError, asyncio.TimeoutError) as error:
         raise translate(error) or error from error
     return answers

@@ -14,6 +14,11 @@ _PASSING = frozenset(
 _DENIED = ("no permissions", "can't run this command", "ACL failure")
 
 
+def from_the_wrong_server(reply: ErrorReply) -> bool:
+    """True if another server may be the primary by now: it is to be looked for again, on a new connection."""
+    return reply.code in ("READONLY", "MASTERDOWN") or "-READONLY " in reply.text
+
+
 def error_for(reply: ErrorReply, script: Script | None) -> CounterError:
     """Return our error for an error of Redis to a whole command."""
     what = f"{script.value}: " if script else ""
