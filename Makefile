@@ -11,7 +11,7 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $$name && break; done)
 
 .NOTPARALLEL:
-.PHONY: help demo test check format matrix bench dist clean
+.PHONY: help demo test check format matrix bench campaign dist clean
 
 help: ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -37,6 +37,9 @@ matrix: $(VENV)/python ## count under older versions of redis-py, and under ever
 
 bench: $(VENV)/bench ## measure against plain Redis commands and print the table (BENCH_ARGS)
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+campaign: $(VENV)/campaign ## let real faults happen to INCR, to pipelines and to this library; print the table (CAMPAIGN_ARGS)
+	$(BIN)/python -m tests.faults $(CAMPAIGN_ARGS)
 
 dist: $(VENV)/dist ## build the sdist, and from it the wheel, into dist/
 	rm -rf dist
@@ -73,6 +76,9 @@ $(VENV)/check: pyproject.toml $(VENV)/test
 $(VENV)/bench: pyproject.toml | $(VENV)/python
 	@echo "$(VENV): installing the library, its extras and what the benchmarks need"
 	@$(PIP) -e '.[$(EXTRAS)]' --group bench
+	@touch $@
+
+$(VENV)/campaign: pyproject.toml $(VENV)/test $(VENV)/bench
 	@touch $@
 
 $(VENV)/dist: pyproject.toml | $(VENV)/python

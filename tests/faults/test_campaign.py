@@ -1,0 +1,45 @@
+"""The campaign, small: whatever happens, this library counts right; and what is kept of the last full run is shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.faults import report
+from tests.faults.campaign import FAULTS, SMALL, Fault, run
+from tests.faults.sides import SIDES
+from tests.servers import Kind
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.title)
+def test_ours_is_exact(any_kind: Kind, fault: Fault) -> None:
+    """The fault happened; where it is known to make others count wrong, it did; ours is exact."""
+    for side in fault.wrong:
+        assert run(fault, side, any_kind, SMALL).error != 0
+    ours = run(fault, "ours", any_kind, SMALL)
+    assert ours.struck > 0
+    assert ours.issued >= SMALL // 3
+    assert (ours.error, ours.raised) == (0, 0)
+
+
+def test_the_kept_run_is_of_these_faults_and_exact() -> None:
+    """A fault that was added or renamed asks for a new run."""
+    outcomes, _where = report.load()
+    assert [(each.fault, each.side) for each in outcomes] == [(fault.title, side) for fault in FAULTS for side in SIDES]
+    assert [each for each in outcomes if each.side == "ours" and (each.error or each.raised)] == []
+    for fault in FAULTS:
+        assert {each.side for each in outcomes if each.fault == fault.title and each.error} >= set(fault.wrong)
+
+
+def test_the_page_shows_the_kept_run(tmp_path: Any) -> None:
+    page = tmp_path / "faults.md"
+    page.write_text(report.PAGE.read_text())
+    report.write_page(*report.load(), page=page)
+    assert page.read_text() == report.PAGE.read_text()
+
+
+def test_the_picture_can_be_drawn(tmp_path: Any) -> None:
+    pytest.importorskip("matplotlib", reason="the picture needs matplotlib, of the group bench")
+    report.draw(report.load()[0], tmp_path / "faults.png")
+    assert (tmp_path / "faults.png").stat().st_size > 10_000

@@ -1,0 +1,196 @@
+"""Where a fault happens: servers, links and client processes of one run, and what comes out of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from redis_counters import Counters
+from redis_counters.testing import LossyLink
+from tests.faults.sides import NAME
+from tests.servers import Kind, RealServer
+from tests.topologies import WATCHED, Pair, Sentinels, until
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PATIENCE = 90.0  # seconds that an order to a client may take: redis-py retries for some
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one way of counting made of one fault. ``struck``: how often the fault happened."""
+
+    fault: str
+    side: str
+    issued: int
+    raised: int
+    counted: int
+    struck: int
+
+    @property
+    def error(self) -> int:
+        """Above 0: counted too often; below: lost, and nobody was told."""
+        return self.counted - (self.issued - self.raised)
+
+
+class Client:
+    """A process that counts, seen from its parent."""
+
+    def __init__(self, side: str, address: str, options: dict[str, Any]) -> None:
+        self.issued = self.raised = 0
+        self.error = ""
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.client", side, address, json.dumps(options)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+        )
+
+    def order(self, name: str, argument: int = 0) -> dict[str, Any]:
+        """The order is carried out."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(json.dumps([name, argument]), file=self._process.stdin, flush=True)
+        if not select.select([self._process.stdout], [], [], PATIENCE)[0]:
+            raise AssertionError(f"{name}: no answer from the client within {PATIENCE:g} s")
+        line = self._process.stdout.readline()
+        assert line, f"{name}: the client ended, its exit code is {self._process.wait()}"
+        answer: dict[str, Any] = json.loads(line)
+        self.issued, self.raised, self.error = answer["issued"], answer["raised"], answer["error"]
+        return answer
+
+    def count(self, batches: int) -> None:
+        """That many times ten increments are issued."""
+        self.order("count", batches)
+
+    def count_until(self, enough: Callable[[], bool]) -> None:
+        """Counting goes on until it is enough."""
+        for _ in range(100_000):
+            if enough():
+                return
+            self.count(5)
+        raise AssertionError("it is never enough")
+
+    def go(self) -> None:
+        """The client counts from now on, also while others do something."""
+        self.order("go")
+
+    def reach(self, more: int) -> None:
+        """While going: that many increments more have been issued."""
+        goal = self.issued + more
+        until(lambda: bool(self.order("tell")["issued"] >= goal), f"{more} increments more")
+
+    def pause(self) -> None:
+        """The client does not go on counting."""
+        self.order("pause")
+
+    def freeze(self) -> None:
+        os.kill(self._process.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        os.kill(self._process.pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """The process is gone at once (SIGKILL)."""
+        self._process.kill()
+        self._process.wait()
+
+    def end(self) -> None:
+        """The process is gone, in order if it was closed. Idempotent."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+
+class World:
+    """One run of one fault with one way of counting. ``size``: about how many increments it should take."""
+
+    def __init__(self, side: str, kind: Kind, size: int, stack: ExitStack) -> None:
+        self.side = side
+        self.kind = kind
+        self.size = size
+        self.times = max(3, size // 300)  # how often a fault that is quickly done is to happen
+        self.struck = 0
+        self.issued = self.raised = 0  # beside what the clients tell
+        self.clients: list[Client] = []
+        self.errors: list[str] = []
+        self._stack = stack
+
+    def server(self, *arguments: str) -> RealServer:
+        server = RealServer.start(self.kind, *arguments)
+        self._stack.callback(server.stop)
+        return server
+
+    def link(self, url: str) -> LossyLink:
+        return self._stack.enter_context(LossyLink(url))
+
+    def pair(self) -> Pair:
+        pair = Pair(self.kind)
+        self._stack.callback(pair.stop)
+        return pair
+
+    def sentinels(self, pair: Pair) -> tuple[Sentinels, str]:
+        """Return Sentinels, and the address by which a client is told of them."""
+        sentinels = Sentinels(pair)
+        self._stack.callback(sentinels.stop)
+        return sentinels, f"sentinel://{','.join(f'{host}:{port}' for host, port in sentinels.addresses)}/{WATCHED}"
+
+    def client(self, address: str, **options: Any) -> Client:
+        client = Client(self.side, address, options)
+        self._stack.callback(client.end)
+        self.clients.append(client)
+        return client
+
+    def close(self, client: Client) -> None:
+        """The client has said goodbye, and is not asked again."""
+        client.order("close")
+        if client.error:
+            self.errors.append(client.error)
+        self.leave(client)
+
+    def leave(self, client: Client) -> None:
+        """What the client issued counts; it is not asked again."""
+        self.clients.remove(client)
+        self.issued += client.issued
+        self.raised += client.raised
+
+    def reached(self) -> bool:
+        """As much as wanted has been issued."""
+        return self.issued + sum(client.issued for client in self.clients) >= self.size
+
+    def outcome(self, fault: str, server: RealServer) -> Outcome:
+        """Close all clients, and compare what they issued with what the server has."""
+        for client in list(self.clients):
+            self.close(client)
+        assert not self.errors, self.errors
+        return Outcome(fault, self.side, self.issued, self.raised, self.value(server), self.struck)
+
+    def value(self, server: RealServer) -> int:
+        with redis.Redis(host=server.host, port=server.port, socket_timeout=10) as client:
+            if self.side == "ours":
+                with Counters(client) as counters:
+                    return int(counters.get(NAME, max_age=0))
+            found: Any = client.get(NAME)
+            return int(found or 0)
+
+    def delete(self, server: RealServer) -> None:
+        """Somebody deletes the counter by hand."""
+        client: Any = server.client()
+        keys = [NAME] if self.side != "ours" else list(client.scan_iter(match=f"*:c:*:{NAME}", count=1000))
+        assert client.delete(*keys) == len(keys) > 0
