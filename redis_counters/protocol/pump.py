@@ -7,11 +7,12 @@ connection answers come in the order of the commands.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple
 
 from redis_counters.protocol.commands import Command, ErrorReply
 from redis_counters.protocol.namespace import open_namespace, opened_keys
+from redis_counters.protocol.permissions import denied_of, lacks_name, named, trials
 from redis_counters.protocol.writer import Request, Writer
 
 WINDOW = 6  # commands on their way: with fewer the server waits now and then, more gains nothing
@@ -43,6 +44,7 @@ def flush_round(writer: Writer, clock: Callable[[], float]) -> Steps:
         yield from _settle(writer, clock)
     writer.new_round()
     in_flight: deque[Request] = deque()
+    denied: list[tuple[Request, object]] = []  # by answers that do not say which command was denied
     try:
         while True:
             writer.place_some()
@@ -56,6 +58,12 @@ def flush_round(writer: Writer, clock: Callable[[], float]) -> Steps:
                 in_flight.append(request)
                 yield Send(request.command)
             if not in_flight:
+                if denied:
+                    names = yield from _denied([request.command for request, _raw in denied])
+                    while denied:
+                        request, raw = denied.pop()
+                        writer.answered(request, named(raw, names), clock())
+                    continue
                 if writer.round_open:
                     continue
                 break
@@ -64,6 +72,8 @@ def flush_round(writer: Writer, clock: Callable[[], float]) -> Steps:
             if isinstance(raw, ErrorReply) and raw.code == "NOSCRIPT":
                 in_flight.append(request)
                 yield Send(request.command, text=True)
+            elif lacks_name(raw):
+                denied.append((request, raw))
             else:
                 writer.answered(request, raw, clock())
         command = writer.confirmation()
@@ -71,7 +81,7 @@ def flush_round(writer: Writer, clock: Callable[[], float]) -> Steps:
             yield Send(command)
             writer.answered_confirmation((yield RECEIVE))
     finally:
-        for request in in_flight:
+        for request in (*in_flight, *(request for request, _raw in denied)):
             writer.unanswered(request)
 
 
@@ -83,8 +93,20 @@ def _settle(writer: Writer, clock: Callable[[], float]) -> Steps:
     if isinstance(raw, ErrorReply) and raw.code == "NOSCRIPT":
         yield Send(command, text=True)
         raw = yield RECEIVE
+    if lacks_name(raw):
+        raw = named(raw, (yield from _denied([command])))
     writer.settle(opened_keys(raw, settings), clock())
     if not writer.memory_seen:
         writer.memory_seen = True  # once, whatever becomes of it: some proxies hang up on what they do not know
         yield Send(Command(None, (), (b"memory",), b"INFO"))
         writer.see_memory((yield RECEIVE))
+
+
+def _denied(commands: Sequence[Command]) -> Generator[Send | Receive, object, list[str]]:
+    """Return the names of the commands that the user may not run, of those that these scripts call."""
+    tried = list({trial.plain: trial for command in commands for trial in trials(command)}.values())
+    answers = []
+    for trial in tried:
+        yield Send(trial)
+        answers.append((yield RECEIVE))
+    return denied_of(tried, answers)

@@ -19,6 +19,7 @@ from redis_counters.protocol.actor import Actor
 from redis_counters.protocol.commands import Command, ErrorReply, Script, hgetall
 from redis_counters.protocol.keys import KeySpace
 from redis_counters.protocol.namespace import look_up_namespace, settled_keys
+from redis_counters.protocol.permissions import named_text
 from redis_counters.protocol.refusals import error_for
 from redis_counters.protocol.replies import BadReply
 from redis_counters.protocol.slots import Kind, Table
@@ -363,7 +364,7 @@ def pairs_of(raw: object, name: bytes) -> Iterable[tuple[bytes, bytes]]:
         if not raw.startswith(b"!"):
             texts = iter(raw.split(b" "))
             return zip(texts, texts)  # noqa: B905 - an empty text is one part, and no field
-        raw = ErrorReply(raw[1:].decode("utf-8", "replace"))
+        raw = ErrorReply(named_text(raw[1:].decode("utf-8", "replace"), ("HGETALL",)))  # all that slots_read calls
     if isinstance(raw, dict):
         return raw.items()
     if isinstance(raw, list):

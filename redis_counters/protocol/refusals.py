@@ -5,13 +5,12 @@ from __future__ import annotations
 from redis_counters.errors import CounterError, NotPermitted, Refused, Unavailable, WrongType
 from redis_counters.protocol.commands import ErrorReply, Script
 from redis_counters.protocol.keys import name_of
+from redis_counters.protocol.permissions import is_denied
 from redis_counters.protocol.values import name_shown
 
 _PASSING = frozenset(
     ("BUSY", "LOADING", "MASTERDOWN", "READONLY", "OOM", "MISCONF", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "MOVED")
 )
-# A command that is denied inside a script is told in words only, and by each kind of server in others.
-_DENIED = ("no permissions", "can't run this command", "ACL failure")
 
 
 def from_the_wrong_server(reply: ErrorReply) -> bool:
@@ -22,7 +21,7 @@ def from_the_wrong_server(reply: ErrorReply) -> bool:
 def error_for(reply: ErrorReply, script: Script | None) -> CounterError:
     """Return our error for an error of Redis to a whole command."""
     what = f"{script.value}: " if script else ""
-    if reply.code == "NOPERM" or any(words in reply.text for words in _DENIED):
+    if reply.code == "NOPERM" or is_denied(reply.text):
         return NotPermitted(f"{what}{reply.text}")
     if reply.code in ("NOAUTH", "WRONGPASS"):
         return NotPermitted(f"{what}{reply.code} the connection is not authenticated")
@@ -35,5 +34,5 @@ def error_for(reply: ErrorReply, script: Script | None) -> CounterError:
 def refusal(key: bytes, text: str) -> Refused:
     """Return the error for a counter that Redis refuses alone."""
     name = name_of(key)
-    kind = WrongType if text.startswith("WRONGTYPE") else Refused
+    kind = WrongType if text.startswith("WRONGTYPE") else NotPermitted if is_denied(text) else Refused
     return kind(f"counter {name_shown(name)!r}: {text}", counter=name)

@@ -10,6 +10,7 @@ import pytest
 from redis_counters import Counters
 from redis_counters.drivers import lua_files
 from redis_counters.protocol.commands import CONTRACTS, Script
+from redis_counters.protocol.permissions import CALLS
 from tests.lua import source
 from tests.lua.calls import HIGHEST, Answer, Bucket, key
 from tests.lua.headers import Shape, header, parse
@@ -207,6 +208,13 @@ def test_every_key_comes_from_keys(script: Script) -> None:
 )
 def test_a_key_that_is_made_up_is_seen(line: str) -> None:
     assert len(source.keys_not_from_keys(line)) == 1
+
+
+@every_script
+def test_what_a_script_calls_is_known(script: Script) -> None:
+    """Where a server denies a command and does not say which, it is found among these."""
+    called = {arguments[0].strip("'") for arguments in source.calls(text(script), r"(?:redis\.)?p?call")}
+    assert called == set(CALLS[script])
 
 
 @every_script

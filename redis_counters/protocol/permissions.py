@@ -1,0 +1,96 @@
+"""What a user may not run: servers deny a command inside a script, but before Redis 7.2 without saying which.
+
+Then each command that the script calls is sent by itself, in a form that changes nothing even where it is allowed: the
+server looks at permissions first, and at what is asked only then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from redis_counters.protocol.commands import Argument, Command, ErrorReply, Script
+
+CALLS: dict[Script, tuple[str, ...]] = {
+    Script.NAMESPACE_OPEN: ("HMGET", "HSET"),
+    Script.ACTOR_OPEN: ("HGET", "HMGET", "HSET", "TIME"),
+    Script.ACTOR_CLOSE: ("HGET", "HSET", "TIME"),
+    Script.SLOTS_MERGE: ("EXISTS", "HGET", "HSET", "HSETNX", "TIME"),
+    Script.SLOTS_FOLD: ("HDEL", "HGET", "HINCRBY", "HMGET", "HSET", "TIME"),
+    Script.SLOTS_READ: ("HGETALL",),
+    Script.ACTORS_REAP: ("HDEL", "HGET", "HSET", "TIME"),
+    Script.ACTORS_CLEAN: ("HDEL", "HGET", "HMGET", "HSET", "TIME"),
+    Script.JANITOR_LEASE: ("HDEL", "HMGET", "HSET", "TIME"),
+}
+"""What a script calls; a test compares this with its text."""
+
+# How each command is tried on a registry. HSET has a field without a value, HINCRBY no number: both are errors. HSETNX
+# finds its field there; in a registry that has just been deleted, it says what an absent one means too.
+_TRIALS: dict[str, tuple[Argument, ...]] = {
+    "EXISTS": (),
+    "HDEL": (b"",),
+    "HGET": (b"n",),
+    "HINCRBY": (b"", b"none"),
+    "HMGET": (b"n",),
+    "HSET": (b"", b"", b""),
+    "HSETNX": (b"n", b"0"),
+}
+
+# A command that is denied inside a script is told in words only, and by each kind of server in others.
+_DENIED = ("no permissions", "can't run this command", "ACL failure")
+
+
+def is_denied(text: str) -> bool:
+    """True if an error says that the user lacks a permission."""
+    return any(words in text for words in _DENIED)
+
+
+def is_unnamed(text: str) -> bool:
+    """True if it does not say which."""
+    return "can't run this command" in text and "may not run" not in text
+
+
+def lacks_name(raw: object) -> bool:
+    """True if an answer, or the error of a counter in it, is such an error."""
+    if isinstance(raw, ErrorReply):
+        return is_unnamed(raw.text)
+    return isinstance(raw, list) and len(raw) > 2 and any(is_unnamed(_text(part)) for part in raw[2:])
+
+
+def trials(command: Command) -> list[Command]:
+    """Return the commands that a script calls, each to be tried by itself."""
+    key = command.keys[0]
+    assert command.script is not None
+    return [
+        Command(None, () if call == "TIME" else (key,), _TRIALS.get(call, ()), call.encode())
+        for call in CALLS[command.script]
+    ]
+
+
+def denied_of(tried: Sequence[Command], answers: Iterable[object]) -> list[str]:
+    """Return the names of the commands that were denied."""
+    pairs = zip(tried, answers, strict=True)
+    return [
+        c.plain.decode()
+        for c, raw in pairs
+        if isinstance(raw, ErrorReply) and (raw.code == "NOPERM" or is_denied(raw.text))
+    ]
+
+
+def named(raw: object, denied: Sequence[str]) -> object:
+    """Return the answer with the names in its errors."""
+    if isinstance(raw, ErrorReply):
+        return ErrorReply(named_text(raw.text, denied))
+    if isinstance(raw, list):
+        return [named_text(_text(p), denied).encode() if is_unnamed(_text(p)) else p for p in raw]
+    return raw
+
+
+def named_text(text: str, denied: Sequence[str]) -> str:
+    """Return an error's text with the names, where it lacks them."""
+    if not denied or not is_unnamed(text):
+        return text
+    return f"{text.partition(' script: ')[0]}; this user may not run {', '.join(denied)}"
+
+
+def _text(part: object) -> str:
+    return part.decode("utf-8", "replace") if isinstance(part, bytes) else str(part)
