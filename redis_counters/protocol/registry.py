@@ -1,11 +1,13 @@
-"""A bucket's registry as values: records of actors, and what else `actor_open` keeps there."""
+"""A bucket's registry as values, and reading it, or a counter, in pieces."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from redis_counters.protocol.commands import Command
+from redis_counters.protocol.commands import CONTRACTS, Command, ErrorReply, Script
+from redis_counters.protocol.refusals import error_for
+from redis_counters.protocol.replies import BadReply, Reply
 
 STATES = {b"o": "open", b"c": "closed", b"f": "folded"}
 
@@ -70,3 +72,34 @@ def hscan(key: bytes, cursor: bytes, count: int) -> Command:
 def scan(cursor: bytes, pattern: bytes, count: int) -> Command:
     """Return the command that reads a part of the names of all keys."""
     return Command(None, (), (cursor, b"MATCH", pattern, b"COUNT", count), b"SCAN")
+
+
+def reply_of(raw: object, script: Script) -> Reply:
+    if isinstance(raw, ErrorReply):
+        raise error_for(raw, script)
+    return Reply(raw, CONTRACTS[script].replies)
+
+
+def list_of(raw: object) -> list[object]:
+    if isinstance(raw, ErrorReply):
+        raise error_for(raw, None)
+    if not isinstance(raw, (list, tuple)) or not raw:
+        raise BadReply(f"expected a list, got {type(raw).__name__}")
+    return list(raw)
+
+
+def scanned(raw: object) -> tuple[bytes, Any] | None:
+    """Return the next cursor and a page, of a hash or of names; None for a key of another type."""
+    if isinstance(raw, ErrorReply) and raw.code == "WRONGTYPE":
+        return None
+    parts = list_of(raw)
+    if len(parts) != 2 or not isinstance(parts[1], (list, dict)):
+        raise BadReply("expected a cursor and a page")
+    cursor = parts[0]
+    return (cursor if isinstance(cursor, bytes) else str(cursor).encode()), parts[1]
+
+
+def actors_in(fields: list[bytes] | dict[bytes, bytes]) -> set[bytes]:
+    """Return who has slots among these fields of a shard."""
+    names = fields[::2] if isinstance(fields, list) else fields
+    return {name[:-1] for name in names if name[-1:] in (b"+", b"-") and is_actor(name)}

@@ -77,3 +77,18 @@ def test_a_registry_of_another_type_is_an_error(bucket: Bucket) -> None:
     bucket.client.set(REGISTRY, "mine")
     with pytest.raises(Exception, match="WRONGTYPE"):
         bucket.close(b"gen00.1.bbbb")
+
+
+def test_closing_is_a_change_of_now(bucket: Bucket) -> None:
+    """Whoever folds it waits from here on; closing it again changes nothing."""
+    actor = bucket.actor()
+    bucket.age(actor, 1000)
+    now = bucket.now()
+    bucket.close(actor)
+    state, _, seen, *_ = bucket.record(actor)
+    assert state == b"c"
+    assert now <= int(seen) <= now + 5
+    bucket.age(actor, 10)
+    before = bucket.record(actor)
+    bucket.close(actor)
+    assert bucket.record(actor) == before

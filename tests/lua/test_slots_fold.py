@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from redis_counters.protocol.commands import Script
 from tests.lua.calls import HIGHEST, REGISTRY, Bucket, key
 from tests.lua.scenarios import denied, full_memory, read_only
 
@@ -125,6 +126,60 @@ def test_the_largest_batch_goes_through(bucket: Bucket) -> None:
         bucket.client.set(name, "x")
     answer = bucket.fold(actor, *names)
     assert (answer[1], answer[2::2]) == (0, tuple(range(1, 2001)))
+
+
+# --- when ----------------------------------------------------------------------------------------------------------
+
+
+def test_who_was_closed_lately_is_not_folded_by_others(bucket: Bucket) -> None:
+    """A fail-over might open him again; his owner, who tells nothing any more, need not wait."""
+    actor = bucket.actor()
+    bucket.merge(actor, 1, fresh_plus=[(A, 7)])
+    bucket.age(actor, 1000)
+    bucket.close(actor)  # it is closing that counts, not the last flush
+    before = bucket.everything()
+    assert bucket.fold(actor, A, delay=60) == ("EARLY",)
+    assert bucket.everything() == before
+    bucket.age(actor, 61)
+    assert bucket.fold(actor, A, delay=60) == ("OK", 1)
+    other = bucket.actor(OTHER)
+    bucket.merge(other, 1, fresh_plus=[(A, 7)])
+    assert bucket.end(other, A) == ("OK", 1)
+
+
+def test_a_fold_that_was_begun_may_go_on_at_once(bucket: Bucket) -> None:
+    """And keeps the time when it began."""
+    actor = bucket.actor()
+    bucket.merge(actor, 1, fresh_plus=[(A, 7), (B, 1)])
+    bucket.end(actor, A)
+    bucket.age(actor, 10)
+    begun = bucket.record(actor)
+    assert bucket.fold(actor, B, delay=1000) == ("OK", 1)
+    assert bucket.record(actor) == begun
+
+
+def test_the_record_tells_when_folding_began(bucket: Bucket) -> None:
+    actor = bucket.actor()
+    bucket.merge(actor, 1, fresh_plus=[(A, 7)])
+    _, _, _, owner, display = bucket.record(actor)
+    bucket.close(actor)
+    bucket.age(actor, 1000)
+    now = bucket.now()
+    bucket.fold(actor, A)
+    state, seq, seen, *rest = bucket.record(actor)
+    assert (state, seq, rest) == (b"f", b"1", [owner, display])
+    assert now <= int(seen) <= now + 5
+
+
+@pytest.mark.parametrize("delay", ["", "x", "-1", "1.5"])
+def test_a_delay_that_is_no_number_is_refused(bucket: Bucket, delay: str) -> None:
+    actor = bucket.actor()
+    bucket.merge(actor, 1, fresh_plus=[(A, 7)])
+    bucket.close(actor)
+    before = bucket.everything()
+    with pytest.raises(Exception, match="BADARG slots_fold: delay"):
+        bucket.call(Script.SLOTS_FOLD, [REGISTRY, A], [actor, delay.encode()])
+    assert bucket.everything() == before
 
 
 # --- refused -------------------------------------------------------------------------------------------------------
