@@ -18,6 +18,7 @@ from redis_counters.cli.count import count
 from redis_counters.cli.demo import demo
 from redis_counters.cli.examine import doctor
 from redis_counters.cli.inspection import inspect
+from redis_counters.cli.keeping import actors, fold
 from redis_counters.cli.values import get, incr
 from redis_counters.drivers.redis_py import translate
 from redis_counters.errors import CounterError, UsageError
@@ -45,6 +46,8 @@ _add(count)
 _add(get)
 _add(incr, ignore_unknown_options=True)  # a negative amount looks like an option
 _add(inspect)
+_add(actors)
+_add(fold)
 _add(doctor)
 _add(bench)
 _add(demo)

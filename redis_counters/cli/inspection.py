@@ -66,11 +66,14 @@ def _rows(part: ShardView, found: Inspection, now: float) -> Iterator[list[str]]
 
 def _age(seen: int, now: float) -> str:
     """How long ago a time of the server was, by the clock of this machine."""
-    if not seen:
-        return ""
-    seconds = max(0, int(now - seen))
+    return f"{how_long(int(now - seen))} ago" if seen else ""
+
+
+def how_long(seconds: int) -> str:
+    """A time in its largest whole unit; 0 for one below."""
+    seconds = max(0, seconds)
     unit, size = next((unit for unit in _UNITS if seconds >= unit[1]), _UNITS[-1])
-    return f"{seconds // size} {unit} ago"
+    return f"{seconds // size} {unit}"
 
 
 def _as_json(name: str, found: Inspection) -> dict[str, object]:

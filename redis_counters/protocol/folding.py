@@ -15,11 +15,10 @@ from redis_counters.errors import NotPermitted
 from redis_counters.protocol.commands import Command, ErrorReply, Script
 from redis_counters.protocol.keys import KeySpace, meta_key
 from redis_counters.protocol.refusals import error_for
-from redis_counters.protocol.registry import actors_in, hscan, reply_of, scan, scanned
+from redis_counters.protocol.registry import PIECE, actors_in, hscan, reply_of, scan, scanned
 from redis_counters.protocol.replies import BadReply
 from redis_counters.protocol.settings import Settings
 
-FIELDS = 250  # of a hash that are read at a time
 NAMES = 250  # of keys that are looked at at a time
 HASHES = 50  # that are read at a time
 SLOTS = 250  # that one step folds
@@ -131,7 +130,7 @@ def _fold_in(
     reading = [(bucket, key, b"0") for bucket, key in shards]
     tally.shards += len(reading)
     while reading:
-        answers = yield [hscan(key, cursor, FIELDS) for _bucket, key, cursor in reading]
+        answers = yield [hscan(key, cursor, PIECE) for _bucket, key, cursor in reading]
         work: dict[Who, list[bytes]] = {}
         rest: list[tuple[int, bytes, bytes]] = []
         for (bucket, key, _), raw in zip(reading, answers, strict=True):

@@ -27,7 +27,6 @@ from itertools import islice
 
 from redis_counters.protocol.commands import Command, Script, hmget
 from redis_counters.protocol.folding import (
-    FIELDS,
     Plan,
     Steps,
     Tally,
@@ -42,8 +41,19 @@ from redis_counters.protocol.folding import (
 )
 from redis_counters.protocol.keys import KeySpace
 from redis_counters.protocol.reads import pairs_of
-from redis_counters.protocol.registry import Page, Record, actors_in, hscan, list_of, record_of, reply_of, scanned
-from redis_counters.protocol.replies import BadReply
+from redis_counters.protocol.registry import (
+    PIECE,
+    TIME,
+    Page,
+    Record,
+    actors_in,
+    hscan,
+    list_of,
+    record_of,
+    reply_of,
+    scanned,
+    time_of,
+)
 
 __all__ = ["Steps", "Tally", "Upkeep", "Who", "one_pass", "repair", "upkeep_of"]
 
@@ -69,10 +79,10 @@ def one_pass(
         plan = yield from _plan(bucket, registry, upkeep, now, tally, room, dry_run=dry_run)
         room -= len(plan.wanted)
         plans.append(plan)
-    complete = False
+    complete, nobody = False, not any(plan.wanted for plan in plans)
     if any(plan.due if patient else plan.wanted for plan in plans):
         complete = yield from walk(keys, plans, upkeep, tally, dry_run=dry_run)
-    tally.complete = complete or not any(plan.wanted for plan in plans)
+    tally.complete = nobody or (complete and all(plan.whole for plan in plans))
     for bucket, plan in enumerate(plans):
         walked = now if complete and plan.whole else 0
         if dry_run:
@@ -90,7 +100,7 @@ def repair(keys: KeySpace, upkeep: Upkeep, tally: Tally, shards: Collection[byte
         plan = Plan(keys.registries[bucket])
         tally.shards += 1
         while True:
-            (raw,) = yield [hscan(key, cursor, FIELDS)]
+            (raw,) = yield [hscan(key, cursor, PIECE)]
             page = scanned(raw)
             actors = sorted(actors_in(page[1])) if page is not None else []
             if actors:
@@ -110,11 +120,8 @@ def repair(keys: KeySpace, upkeep: Upkeep, tally: Tally, shards: Collection[byte
 
 
 def _time() -> Generator[list[Command], list[object], int]:
-    (raw,) = yield [Command(None, (), (), b"TIME")]
-    seconds = list_of(raw)[0]
-    if not isinstance(seconds, (bytes, int)):
-        raise BadReply("expected the time")
-    return int(seconds)
+    (raw,) = yield [TIME]
+    return time_of(raw)
 
 
 def _plan(
@@ -125,7 +132,7 @@ def _plan(
     generation, walked = b"", 0
     folded: dict[bytes, Record] = {}
     while True:
-        (raw,) = yield [hscan(registry, cursor, FIELDS)]
+        (raw,) = yield [hscan(registry, cursor, PIECE)]
         told = scanned(raw)
         if told is None:  # of another type
             break

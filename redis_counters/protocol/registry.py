@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from redis_counters.protocol.commands import CONTRACTS, Command, ErrorReply, Script
+from redis_counters.protocol.reads import pairs_of
 from redis_counters.protocol.refusals import error_for
 from redis_counters.protocol.replies import BadReply, Reply
 
+PIECE = 250  # fields that are read at a time
+TIME = Command(None, (), (), b"TIME")
 STATES = {b"o": "open", b"c": "closed", b"f": "folded"}
 
 
@@ -39,6 +42,9 @@ def record_of(actor: bytes, raw: object) -> Record | None:
     if len(parts) != 5 or not (parts[1].isdigit() and parts[2].isdigit()):
         return None
     return Record(actor, parts[0], int(parts[1]), int(parts[2]), parts[3], parts[4])
+
+
+Located = tuple[int, Record]  # bucket and record
 
 
 class Page:
@@ -74,6 +80,14 @@ def scan(cursor: bytes, pattern: bytes, count: int) -> Command:
     return Command(None, (), (cursor, b"MATCH", pattern, b"COUNT", count), b"SCAN")
 
 
+def time_of(raw: object) -> int:
+    """Return the seconds out of the answer to `TIME`."""
+    seconds = list_of(raw)[0]
+    if not isinstance(seconds, (bytes, int)):
+        raise BadReply("expected the time")
+    return int(seconds)
+
+
 def reply_of(raw: object, script: Script) -> Reply:
     if isinstance(raw, ErrorReply):
         raise error_for(raw, script)
@@ -103,3 +117,20 @@ def actors_in(fields: list[bytes] | dict[bytes, bytes]) -> set[bytes]:
     """Return who has slots among these fields of a shard."""
     names = fields[::2] if isinstance(fields, list) else fields
     return {name[:-1] for name in names if name[-1:] in (b"+", b"-") and is_actor(name)}
+
+
+def all_records(registries: Sequence[bytes]) -> Generator[list[Command], list[object], tuple[int, list[Located]]]:
+    """Return the server's time, and all records with their buckets. Cost: O(actors), in pieces."""
+    (raw,) = yield [TIME]
+    now, found = time_of(raw), dict[tuple[int, bytes], Located]()
+    for bucket, registry in enumerate(registries):
+        cursor, begun = b"0", False
+        while not begun or cursor != b"0":
+            begun = True
+            (raw,) = yield [hscan(registry, cursor, PIECE)]
+            told = scanned(raw)
+            if told is None:
+                break
+            cursor = told[0]
+            found.update(((bucket, record.actor), (bucket, record)) for record in Page(pairs_of(told[1], b"")).records)
+    return now, list(found.values())
