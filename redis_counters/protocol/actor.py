@@ -89,6 +89,7 @@ class Actor:
         self.last_acknowledged = opened
         self.last_proved = opened  # when Redis last showed that it has all that is acknowledged
         self.probe = False  # an empty flush is wanted, to see whether it still does
+        self.hesitates = False  # it was silent for so long that it may be gone: it asks before it tells anything new
         self.unfolded: list[bytes] = []  # keys that folding has still to do
         self.folding: list[bytes] = []  # keys in the fold on its way
         self.known_applied: tuple[dict[bytes, int], dict[bytes, int]] | None = None
@@ -153,12 +154,19 @@ class Actor:
 
     def _flush(self, limit: int) -> Command | None:
         # A new chunk only after the last was answered: what may or may not have been applied goes along again.
-        taken = self._take(limit) if self.unknown is None else self.unknown.totals
+        totals: Totals = (self.tables[0].total, self.tables[1].total, self.tables[2].total)
+        taken: tuple[Collection[bytes], Collection[bytes], Collection[bytes]] | None
+        if self.unknown is not None:
+            taken = self.unknown.totals
+            if self.hesitates:  # what GONE leaves in doubt is what was sent: no more than had been
+                totals = self.unknown.totals
+        else:
+            taken = self._take(limit) if not self.hesitates else None
         if taken is None:
-            if not self.probe:
+            if not self.probe and not (self.hesitates and not self.clean):
                 return None
             taken = ((), (), ())
-        plus, minus, shards = (t.total for t in self.tables)
+        plus, minus, shards = totals
         self.seq += 1
         if not (taken[1] or taken[2]) and not self.tables[0].floored:
             return self._flush_plus(list(taken[0]), plus)

@@ -110,6 +110,7 @@ class Writer(Intake):
             # The current actor and the ending ones take turns in being first, so that neither waits for ever.
             bucket.turn = not bucket.turn
             for actor in bucket.actors if bucket.turn else reversed(bucket.actors):
+                actor.hesitates = now - actor.last_proved >= self.settings.actor_ttl
                 command = actor.request(self.settings.max_batch)
                 if command is not None:
                     bucket.busy = True
@@ -235,7 +236,7 @@ class Writer(Intake):
         # GONE, nobody can tell: never over-count, so what is unknown counts as applied.
         seq = reply.number(0) if not gone else actor.base if actor.unknown is None else actor.seq
         rest, exact = actor.leftover(seq)
-        if gone and actor.unknown is not None:
+        if gone and actor.unknown is not None and len(actor.unknown):
             self._doubt(actor, "its record was cleaned up, and its last flush had no answer")
         elif gone and actor.last_proved < actor.last_acknowledged + self.settings.reassert_window:
             self._doubt(actor, "its record was cleaned up, and a fail-over may have taken back its last flushes")

@@ -88,15 +88,16 @@ class House:
             for record in Page(self.client.hgetall(registry).items()).records:
                 yield bucket, record
 
-    def states(self) -> str:
-        """Return the states of all actors, as letters in order."""
-        return "".join(sorted(record.state.decode() for _bucket, record in self.records()))
+    def states(self, display: bytes = b"") -> str:
+        """Return the states of all actors, as letters in order; or of those with that name for people."""
+        return "".join(sorted(r.state.decode() for _, r in self.records() if display in (b"", r.display)))
 
-    def age(self, seconds: int = LONG) -> None:
-        """That much time has passed, as far as records and walks tell."""
+    def age(self, seconds: int = LONG, display: bytes = b"") -> None:
+        """That much time has passed, as far as records and walks tell; or records with that name for people."""
         for registry in self.keys.registries:
             fields: dict[bytes, bytes] = self.client.hgetall(registry)
-            older = {r.actor: aged(r, seconds) for r in Page(fields.items()).records}
+            records = [r for r in Page(fields.items()).records if display in (b"", r.display)]
+            older = {r.actor: aged(r, seconds) for r in records}
             if b"w" in fields:
                 older[b"w"] = b"%d" % (int(fields[b"w"]) - seconds)
             if older:
@@ -111,6 +112,10 @@ class House:
         """Return how many fields there are in all keys but the namespace's record."""
         found: list[bytes] = self.client.keys("{*")
         return sum(int(self.client.hlen(key)) for key in found)
+
+    def hold_back(self) -> None:
+        """Somebody has begun a pass just now, as far as others know: for a while none of them begins one."""
+        self.client.hset(meta_key(self.keys.namespace), "j", int(self.client.time()[0]))
 
     def clean_up(self, each: Callable[[list[Command]], None] = lambda _: None, **options: Any) -> Tally:
         """Keep house once."""
