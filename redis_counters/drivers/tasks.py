@@ -453,6 +453,7 @@ class TaskRunner:
             failure = error
             raise
         finally:
+            ticket.over = True
             if ticket.names:
                 reads.release(ticket, failure)
                 self.fetched.set()

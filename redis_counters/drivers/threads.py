@@ -275,7 +275,7 @@ class ThreadRunner:
     def _bury(self, gone: threading.Thread) -> None:
         """What a flusher held that ended without a word (C code may end a thread) is free again."""
         if self.rounder is gone:
-            steps = self.steps
+            steps, self.steps = self.steps, None
             self._leave_round()
             self.rounding = threading.Lock()
             with self.lock:
@@ -290,7 +290,7 @@ class ThreadRunner:
         self.background.helping.ring()
 
     def _leave_round(self) -> None:
-        self.steps = self.rounder = None
+        self.rounder = None
         self.in_round = self.background.connecting = False
 
     def _round_unless_stopped(self) -> None:
@@ -340,6 +340,10 @@ class ThreadRunner:
                 self._tell_waiters(all_of_them=True)
 
     def _drive_round(self) -> None:
+        before = self.steps
+        if before is not None:  # an exception of a signal handler kept it from being closed
+            with self.lock:
+                before.close()
         steps = self.steps = self.core.round()
         try:
             with BlockingLane(self.client) as lane:
@@ -361,6 +365,7 @@ class ThreadRunner:
         finally:
             with self.lock:
                 steps.close()
+        self.steps = None
         with self.lock:
             error = round_error(self.core)
         if error is not None:
@@ -595,6 +600,7 @@ class ThreadRunner:
             failure = error
             raise
         finally:
+            ticket.over = True
             if ticket.names:
                 with self.lock:
                     reads.release(ticket, failure)

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple
 
+from redis_counters.errors import CounterError
 from redis_counters.protocol.commands import Command, ErrorReply
 from redis_counters.protocol.namespace import open_namespace, opened_keys
 from redis_counters.protocol.permissions import denied_of, lacks_name, named, trials
@@ -40,6 +41,18 @@ def flush_round(writer: Writer, clock: Callable[[], float]) -> Steps:
     A script that Redis does not know is repaired alone: of the commands on their way only those that did not run are
     sent again. If the generator is closed early, the commands on their way count as unanswered.
     """
+    if writer.torn:
+        writer.mend()
+    try:
+        yield from _send_all(writer, clock)
+    except (CounterError, GeneratorExit):
+        raise
+    except BaseException:  # of a signal handler, in the middle of something
+        writer.torn = True
+        raise
+
+
+def _send_all(writer: Writer, clock: Callable[[], float]) -> Steps:
     if writer.keys is None:
         yield from _settle(writer, clock)
     writer.new_round()

@@ -92,6 +92,11 @@ class Table:
         self.dirty.update(dict.fromkeys(self.total))
         self.must = self.end
 
+    def send_again(self) -> None:
+        """What is not acknowledged and not refused is to be sent, whatever was done with it before."""
+        self.dirty.update((key, None) for key, _amount in self.pending() if key not in self.refused)
+        self.must = self.end
+
     @property
     def end(self) -> int:
         """The position behind the last dirty key: once it is passed, all that is dirty now was answered."""

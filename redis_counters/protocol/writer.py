@@ -49,6 +49,7 @@ class Writer(Intake):
         self.folds = 0  # fold requests sent
         self.uncertain = 0  # times that nobody could tell how far an actor got
         self.closing = False
+        self.torn = False  # a round was ended in the middle of something, see `mend`
         self.round_open = False  # the round's batch has not all its places yet
         self.full = False  # as many names wait as are allowed to
         self._turn = 0
@@ -77,6 +78,25 @@ class Writer(Intake):
         for table in self._tables():
             table.stop = ALL
         self.place_some()
+
+    def mend(self) -> None:
+        """After an exception in the middle of a round (out of a signal handler): what may be half done is done again.
+
+        What is not acknowledged is sent again, as by a fail-over, but for what Redis refused; nothing is on its way.
+        """
+        for bucket in self.buckets:
+            bucket.busy = False
+            for actor in bucket.actors:
+                for table in actor.tables:
+                    table.send_again()
+        gates = self.gates
+        if gates is not None:
+            for key0 in list(gates.waiting):
+                bucket0, _ = gates.keys.shard_key(name_of(key0), 0)
+                told = self.buckets[bucket0].tables[Kind.SHARDS].acknowledged.get(key0, 0)
+                if told:
+                    gates.answered(key0, told, None)
+        self.torn = False
 
     def place_some(self) -> None:
         """One chunk's worth of the round's batch has its places, so that sending need not wait for all of it."""
@@ -267,7 +287,7 @@ class Writer(Intake):
     @property
     def clean(self) -> bool:
         """Nothing waits to be sent now."""
-        waits = self.buffer or self.unabsorbed or any(self.early)
+        waits = self.torn or self.buffer or self.unabsorbed or any(self.early)
         return not waits and all(a.clean for a in self.actors())
 
     @property
