@@ -26,6 +26,7 @@ class Table:
 
     __slots__ = (
         "acknowledged",
+        "changed",
         "dirty",
         "floored",
         "gated",
@@ -50,11 +51,14 @@ class Table:
         self.passed = 0  # and how many of those were answered
         self.stop = 0  # what is dirty from here on is for the next round
         self.must = 0  # earlier answers do not count any more up to here
+        self.changed: dict[bytes, None] | None = None  # since the journal saw it; None: there is no journal
 
     def add(self, key: bytes, amount: int) -> None:
         """The total is higher by ``amount``, and will be sent."""
         total = self.total
         total[key] = total.get(key, 0) + amount
+        if self.changed is not None:
+            self.changed[key] = None
         if key not in self.gated:
             self.dirty[key] = None
 
@@ -84,11 +88,15 @@ class Table:
                 self.refused.pop(key, None)
         # Never less than before: totals only grow, and one flush at a time is on its way.
         self.acknowledged.update(sent)
+        if self.changed is not None:
+            self.changed.update(dict.fromkeys(sent))
 
     def forget(self) -> None:
         """Nothing counts as acknowledged any more: every total is to be sent again."""
         self.acknowledged = {}
         self.floored.clear()
+        if self.changed is not None:
+            self.changed.update(dict.fromkeys(self.total))
         self.dirty.update(dict.fromkeys(self.total))
         self.must = self.end
 
@@ -110,6 +118,8 @@ class Table:
         self.total[key] = max(total, self.total.get(key, 0))
         self.refused.pop(key, None)
         self.dirty[key] = None
+        if self.changed is not None:
+            self.changed[key] = None
 
     def gate(self, key: bytes) -> None:
         """The key waits until its counter's number of shards is published."""

@@ -9,13 +9,14 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from redis_counters.errors import CounterError, Overflow, Refused
+from redis_counters.errors import CounterError, NotRecorded, Overflow, Refused
 from redis_counters.events import Event, EventKind
 from redis_counters.protocol.actor import Actor, Phase
 from redis_counters.protocol.buffer import Buffer
 from redis_counters.protocol.commands import CONTRACTS, Command, ErrorReply, Script
 from redis_counters.protocol.durability import confirm, shortfall
 from redis_counters.protocol.intake import Intake
+from redis_counters.protocol.journal import Recorder
 from redis_counters.protocol.keys import name_of, shard_of
 from redis_counters.protocol.refusals import error_for, refusal
 from redis_counters.protocol.replies import Reply
@@ -53,6 +54,8 @@ class Writer(Intake):
         self.round_open = False  # the round's batch has not all its places yet
         self.full = False  # as many names wait as are allowed to
         self._turn = 0
+        journal = settings.journal is not None
+        self.recorder = Recorder(self, strict=settings.journal_always) if journal else None
 
     def absorb(self) -> None:
         """As `drain`; also sees whether the buffer is full. Cost: also O(buckets)."""
@@ -239,6 +242,14 @@ class Writer(Intake):
         bucket.busy = False
         bucket.failed = True
 
+    def unrecorded(self, request: Request) -> None:
+        """It was not sent, because it must be in the journal first."""
+        self.unanswered(request)
+        if not any(isinstance(error, NotRecorded) for error in self.errors):
+            self.errors.append(
+                NotRecorded("the journal cannot be written; what must be in it first waits, and is kept")
+            )
+
     def _fail(self, request: Request, error: CounterError) -> None:
         self.unanswered(request)
         self.errors.append(error)
@@ -256,7 +267,10 @@ class Writer(Intake):
         # GONE, nobody can tell: never over-count, so what is unknown counts as applied.
         seq = reply.number(0) if not gone else actor.base if actor.unknown is None else actor.seq
         rest, exact = actor.leftover(seq)
-        if gone and actor.unknown is not None and len(actor.unknown):
+        if gone and actor.unsure and (rest[0] or rest[1]):
+            self._doubt(actor, "its record was cleaned up, and its journal may be older than its last flush")
+            rest = ({}, {}, rest[2])
+        elif gone and actor.unknown is not None and len(actor.unknown):
             self._doubt(actor, "its record was cleaned up, and its last flush had no answer")
         elif gone and actor.last_proved < actor.last_acknowledged + self.settings.reassert_window:
             self._doubt(actor, "its record was cleaned up, and a fail-over may have taken back its last flushes")

@@ -188,7 +188,7 @@ class Schedule:
         rng = self.rng
         client.writer.new_round()
         request = client.writer.next_request(self.now)
-        if request is None:
+        if request is None or not self._may_send(client, request):
             return
         fate = rng.random()
         if fate < 0.15:  # delayed past its time-out
@@ -204,6 +204,10 @@ class Schedule:
                 if fate < 0.36:  # a copy stays behind
                     self.late.append((self.now, request.command))
                 client.writer.answered(request, reply, self.now)
+
+    def _may_send(self, client: Client, request: Request) -> bool:
+        """For schedules with a journal: what it has to do before."""
+        return True
 
     def _deliver_late(self) -> None:
         sent, command = self.late.pop(self.rng.randrange(len(self.late)))
