@@ -37,11 +37,10 @@ from redis_counters.drivers.pacing import (
     settle_flush,
 )
 from redis_counters.drivers.redis_py import AsyncioLane, Client, ask_asyncio, no_connection_left, translate
-from redis_counters.errors import CounterError, NotRecorded, Refused, Unavailable, UsageError
+from redis_counters.errors import CounterError, Refused, Unavailable, UsageError
 from redis_counters.events import EventKind, log, publish
 from redis_counters.protocol.commands import Command
 from redis_counters.protocol.core import Core
-from redis_counters.protocol.durability import Unconfirmed
 from redis_counters.protocol.pump import Record, Send, Steps
 from redis_counters.protocol.reads import Claim, Ticket
 from redis_counters.protocol.stats import Stats
@@ -294,7 +293,7 @@ class TaskRunner:
             if ours is None:
                 raise
             self.core.failed(ours)
-            if isinstance(ours, Unavailable) and not isinstance(ours, (Unconfirmed, NotRecorded)):
+            if isinstance(ours, Unavailable) and ours is not error:  # not what Redis answers
                 self.breaker.failed(ours)
             self.refusal = ours if isinstance(ours, Refused) else None
             if ours is error:
