@@ -97,8 +97,6 @@ class Actor:
         self.blurred = False  # what Redis held as of `base` is not known exactly
         self.refused_now: list[bytes] = []  # by the last answer, and not before
         self.uncertain = False  # nobody can tell whether all of it is there
-        self.unsure = False  # it comes from a journal that may be older than what was sent
-        self.moved = 0  # how often amounts came here from another place
         self.successor: Actor | None = None
 
     # -- what there is to do
@@ -279,7 +277,7 @@ class Actor:
 
     def _lost(self, recorded: int) -> None:
         """Acknowledged flushes are missing (a fail-over): everything is told again."""
-        self.known_applied, exact = self._applied_as_of(recorded)
+        self.known_applied, exact = self.applied_as_of(recorded)
         self.blurred = not exact
         self.base, self.exact = recorded, True
         self.seq = max(self.seq, recorded)
@@ -290,10 +288,10 @@ class Actor:
         chunk = self.unknown
         assert chunk is not None
         if reply.word == "OK":
-            self._acknowledge(chunk, reply)
-            self.base, self.exact = max(self.base, reply.number(0)), False
             if len(chunk):
                 self.last_acknowledged = now
+            self._acknowledge(chunk, reply)
+            self.base, self.exact = max(self.base, reply.number(0)), False
             self.last_proved, self.probe = now, False
         elif reply.word == "STALE":
             self.seq = max(self.seq, reply.number(0))
@@ -309,11 +307,11 @@ class Actor:
     def _acknowledge(self, chunk: Chunk, reply: Reply) -> None:
         refused = {chunk.item(number): text for number, text in reply.refused()}
         self.refused_now = [key for (kind, key), text in refused.items() if self.tables[kind].refused.get(key) != text]
+        for kind, key in refused:  # it is not there, so the flush did not apply it: see `leftover`
+            del chunk.totals[kind][key]
+            self.remembered -= chunk.seq in self.sent
         for table, totals in zip(self.tables, chunk.totals, strict=True):
-            if refused:
-                kept = {k: v for k, v in totals.items() if (table.kind, k) not in refused}
-                table.acknowledge(kept)
-            elif totals:
+            if totals:
                 table.acknowledge(totals)
             table.passed = table.taken
         for (kind, key), text in refused.items():
@@ -332,14 +330,14 @@ class Actor:
 
         Also whether that is exact; if it is not, it is rather too little than too much.
         """
-        applied, exact = self._applied_as_of(seq)
+        applied, exact = self.applied_as_of(seq)
         plus, minus = (
             {key: total - done.get(key, 0) for key, total in table.total.items() if total > done.get(key, 0)}
             for table, done in zip(self.tables, applied, strict=False)
         )
         return (plus, minus, dict(self.tables[Kind.SHARDS].total)), exact
 
-    def _applied_as_of(self, seq: int) -> tuple[tuple[dict[bytes, int], dict[bytes, int]], bool]:
+    def applied_as_of(self, seq: int) -> tuple[tuple[dict[bytes, int], dict[bytes, int]], bool]:
         """Return the totals that Redis held when it had recorded ``seq``, and whether that is exact.
 
         A flush is applied on top of its base, or of a later flush that was unanswered when it was sent, whose names it
@@ -382,6 +380,16 @@ class Actor:
             chain.append(seq)
             seq = chunk.base
         return chain, True
+
+    def told_of(self, kind: Kind, key: bytes) -> int:
+        """Return the highest total that Redis may have been told of a slot."""
+        unanswered = 0 if self.unknown is None else self.unknown.totals[kind].get(key, 0)
+        return max(unanswered, self.tables[kind].acknowledged.get(key, 0))
+
+    def told(self) -> tuple[dict[bytes, int], dict[bytes, int]]:
+        """Return, by kind, the highest totals that Redis may have been told of."""
+        plus, minus = ({key: self.told_of(t.kind, key) for key in t.total} for t in self.tables[:2])
+        return plus, minus
 
     def _applied(self, kind: Kind) -> dict[bytes, int]:
         """Return what Redis held as of `base`: what is acknowledged, but for the time that all is told again."""

@@ -53,9 +53,6 @@ class Bucket:
     def begin(self, now: float) -> None:
         """What is counted from now on goes to a new actor."""
         actor = Actor(self.number, self.registry, self.mint, self.settings.display, now)
-        if self.settings.journal is not None:
-            for table in actor.tables:
-                table.changed = {}
         if self.actors:
             for table, before in zip(actor.tables[:2], self.current.tables[:2], strict=True):
                 table.gated |= before.gated
@@ -78,8 +75,11 @@ class Bucket:
         silent = now - current.last_acknowledged >= settings.actor_ttl / 2
         return silent or now - current.opened >= settings.rotate_age
 
-    def keep_house(self, now: float, *, may_end: bool = True) -> None:
-        """Rotate if most slots of the current actor are idle; end the actors that have waited long enough."""
+    def keep_house(self, now: float, *, may_end: bool = True) -> bool:
+        """Rotate if most slots of the current actor are idle; end the actors that have waited long enough.
+
+        True if own state went from one actor to another.
+        """
         current, window = self.current, self.settings.reassert_window
         if now - self.window_start >= window:
             taken = sum(table.taken for table in current.tables)
@@ -96,16 +96,21 @@ class Bucket:
                 self.begin(now)
             else:
                 self.window_start, self.taken_before = now, taken
+        moved = False
         for actor in self.actors[:-1]:
+            if now - actor.last_acknowledged < window:
+                continue
+            # Not before: a fail-over may take back that it was refused, and bring back what had been applied before.
             for before, table in zip(actor.tables, self.tables, strict=True):
                 if before.refused and actor.unknown is None:
                     _move_refused(before, table)
-                    current.moved += 1
-            if may_end and now - actor.last_acknowledged >= window:
+                    moved = True
+            if may_end:
                 actor.retire()
 
         for actor in self.actors:
             actor.probe = actor.probe or self._unproved(actor, now)
+        return moved
 
     def _unproved(self, actor: Actor, now: float) -> bool:
         """True if a fail-over may have taken back what the actor told lately, and nobody would notice.
@@ -135,7 +140,6 @@ class Bucket:
             self.begin(now)
         self.actors.remove(actor)
         actor.successor = self.current
-        self.current.moved += 1
         for table, totals in zip(self.tables, rest, strict=True):
             for key, amount in totals.items():
                 if table.kind is Kind.SHARDS:
@@ -154,8 +158,6 @@ def _move_refused(before: Table, table: Table) -> None:
         else:
             table.total[key] = table.total.get(key, 0) + before.total[key] - applied
         table.refused[key] = before.refused.pop(key)
-        if table.changed is not None and before.changed is not None:
-            table.changed[key] = before.changed[key] = None
         before.total[key] = applied
         if not applied:
             del before.total[key]

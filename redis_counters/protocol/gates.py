@@ -37,7 +37,7 @@ class Gates:
         self.used += 1
         for actor in self.buckets[bucket].actors:
             for table in actor.tables[:2]:
-                if key in table.total or actor is self.buckets[bucket].current:
+                if (key in table.total or actor is self.buckets[bucket].current) and not table.let_through(key):
                     table.gate(key)
 
     def publish_again(self, key: bytes) -> None:
@@ -46,7 +46,7 @@ class Gates:
         bucket0, key0 = self.keys.shard_key(name, 0)
         table0 = self.buckets[bucket0].tables[Kind.SHARDS]
         table0.acknowledged.pop(key0, None)
-        table0.raise_to(key0, shard_of(key) + 1)  # (tells the journal, too)
+        table0.raise_to(key0, shard_of(key) + 1)
         self.again.add(key0)
 
     def answered(self, key0: bytes, shards: int, refused: str | None) -> None:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from redis_counters.crdt.tally import tally
 from redis_counters.errors import CounterError, WrongType
 from redis_counters.protocol.actor import Actor
-from redis_counters.protocol.commands import Command, ErrorReply, Script, hgetall
+from redis_counters.protocol.commands import Command, ErrorReply, Script, hgetall, hmget
 from redis_counters.protocol.keys import KeySpace
 from redis_counters.protocol.namespace import look_up_namespace, settled_keys
 from redis_counters.protocol.permissions import named_text
@@ -38,12 +38,24 @@ Asks = Generator[list[Command], list[object], dict[bytes, CounterValue]]
 Place = tuple[int, bytes]  # a shard's bucket and key
 Want = tuple[bytes, "Snapshot", list[Place]]  # shards that the snapshot of a name needs
 Slot = tuple[bytes, bytes, Kind]  # a shard's key, the owner of an actor, increments or decrements
+Folded = dict[bytes, tuple[dict[bytes, int], dict[bytes, int]]]  # what an owner's actor had applied when it was folded
 
 
 class Snapshot:
     """What Redis held of a counter at one time, complete over its shards."""
 
-    __slots__ = ("acknowledged", "as_of", "counted", "epoch", "fresh_until", "own", "places", "taken", "value", "width")
+    __slots__ = (
+        "acknowledged",
+        "as_of",
+        "counted",
+        "epoch",
+        "fresh_until",
+        "own",
+        "places",
+        "taken",
+        "value",
+        "width",
+    )
 
     def __init__(self, taken: float, as_of: float, fresh_until: float) -> None:
         self.taken = taken  # on the clock that ages are measured with
@@ -67,17 +79,12 @@ class Claim(NamedTuple):
 
 
 class Ticket:
-    """Of one reader: the names that he fetches.
+    """Of one reader: the names that he fetches. It is his before anything is entered in it, whatever interrupts him."""
 
-    It is his before anything is entered in it; ``over`` is set as the first thing when he is through, or interrupted,
-    and counts from then on, even if another exception keeps him from releasing the names.
-    """
-
-    __slots__ = ("names", "over")
+    __slots__ = ("names",)
 
     def __init__(self) -> None:
         self.names: list[bytes] = []
-        self.over = False
 
 
 class Reads:
@@ -147,7 +154,7 @@ class Reads:
                     values[name] = value
             if values:
                 missing = [name for name in missing if name not in values]
-        if self.fetching and any(name in self.fetching and not self.fetching[name].over for name in missing):
+        if not self.fetching.keys().isdisjoint(missing):
             return Claim(values, missing, True)
         ticket.names = missing
         self.fetching.update(dict.fromkeys(missing, ticket))
@@ -234,17 +241,21 @@ class Reads:
         if writer.keys is None:
             (raw,) = yield [look_up_namespace(writer.settings)]
             self.settle(raw)
+        folded: Folded = {}
         for _ in range(MOST_ATTEMPTS):
             writer.drain()
             taken, as_of, folds = self.clock(), self.wall(), writer.folds
             # Up to a tenth less, by chance, so that processes do not refresh in step.
             fresh_until = taken + writer.settings.max_age * (1 - 0.1 * self.chance())
             found = {name: Snapshot(taken, as_of, fresh_until) for name in names}
+            doubts: dict[bytes, Actor] = {}
             want = [(name, snapshot, self._places(name)) for name, snapshot in found.items()]
             while want:
-                want = yield from self._fetch_shards(want)
-            if taken > writer.dropped_at and folds == writer.folds:
-                break  # else own slots may have been folded meanwhile, into a base that was read before
+                want = yield from self._fetch_shards(want, folded, doubts)
+            if taken <= writer.dropped_at or folds != writer.folds:
+                continue  # own slots may have been folded meanwhile, into a base that was read before
+            if not doubts or not (yield from self._ask_whether_folded(list(doubts.values()), folded)):
+                break
         for name, snapshot in found.items():
             cache.pop(name, None)  # so that the oldest stand in front
             cache[name] = snapshot
@@ -274,7 +285,30 @@ class Reads:
         keys = self._keys
         return [keys.shard_key(name, shard) for shard in range(width)]
 
-    def _fetch_shards(self, want: list[Want]) -> Generator[list[Command], list[object], list[Want]]:
+    def _ask_whether_folded(self, actors: list[Actor], folded: Folded) -> Generator[list[Command], list[object], bool]:
+        """Own slots are absent that Redis may have been told of; somebody may have folded them. True if he has.
+
+        What an actor had applied when it was folded is in the base, and must not be added to it. One that is not
+        folded now was not folded when its slot was looked for either: then nothing of it is there.
+        """
+        assert self.writer.keys is not None
+        registries = self.writer.keys.registries
+        answers = yield [hmget(registries[actor.bucket], (actor.id, b"g", b"c")) for actor in actors]
+        found = False
+        for actor, answer in zip(actors, answers, strict=True):
+            record, generation, cleaned = _list(answer)
+            if isinstance(record, bytes) and record.startswith(b"f"):
+                folded[actor.owner] = actor.applied_as_of(int(record.split(b" ", 2)[1]))[0]
+            elif record is None and _is_cleaned(actor.id, generation, cleaned):
+                folded[actor.owner] = actor.told()  # nobody can tell any more, so rather too little
+            else:
+                continue
+            found = True
+        return found
+
+    def _fetch_shards(
+        self, want: list[Want], folded: Folded, doubts: dict[bytes, Actor]
+    ) -> Generator[list[Command], list[object], list[Want]]:
         """Add what Redis holds of these shards to their snapshots; return which more there are."""
         writer, keys = self.writer, self._keys
         if writer.keys is not None:
@@ -299,7 +333,7 @@ class Reads:
                 if _is_crowded(text) and len(self.crowded) < MOST_CROWDED:
                     self.crowded[key] = None
                 if own is not None:
-                    _take_own(snapshot, own[bucket].actors, key, text)
+                    _take_own(snapshot, own[bucket].actors, key, text, folded, doubts)
             if shards > 1:
                 writer.shards.learn(name, shards)
             width = snapshot.width = snapshot.width + len(places)
@@ -326,17 +360,32 @@ def _take_acknowledged(snapshot: Snapshot, writer: Writer, places: list[Place]) 
                     snapshot.acknowledged[key, actor.owner, table.kind] = table.acknowledged[key]
 
 
-def _take_own(snapshot: Snapshot, actors: Iterable[Actor], key: bytes, raw: object) -> None:
-    """The snapshot holds what Redis has of own slots."""
+def _take_own(
+    snapshot: Snapshot, actors: Iterable[Actor], key: bytes, raw: object, folded: Folded, doubts: dict[bytes, Actor]
+) -> None:
+    """The snapshot holds what Redis has of own slots. ``doubts``: one is absent that Redis may have been told of."""
     for actor in actors:
         plus, minus, _ = actor.tables
         if not actor.id or (key not in plus.total and key not in minus.total):  # not opened yet: Redis has nothing
             continue
         fields = dict(pairs_of(raw, b""))
         for table, sign in ((plus, b"+"), (minus, b"-")):
-            slot = fields.get(actor.id + sign)
-            if slot is not None and key in table.total:
-                snapshot.own[key, actor.owner, table.kind] = int(slot)
+            if key not in table.total:
+                continue
+            slot, place = fields.get(actor.id + sign), (key, actor.owner, table.kind)
+            if slot is not None:
+                snapshot.own[place] = int(slot)
+            elif actor.owner in folded:
+                applied = folded[actor.owner][table.kind].get(key, 0)
+                snapshot.acknowledged[place] = max(applied, snapshot.acknowledged.get(place, 0))
+            elif actor.told_of(table.kind, key) > snapshot.acknowledged.get(place, 0):
+                doubts[actor.owner] = actor
+
+
+def _is_cleaned(actor: bytes, generation: object, cleaned: object) -> bool:
+    """True if the record of this actor may have been cleaned up, by what its registry says; else it was lost."""
+    its_generation, number, _ = actor.split(b".", 2)
+    return its_generation == generation and isinstance(cleaned, bytes) and int(number) <= int(cleaned)
 
 
 def _not_in(snapshot: Snapshot, owner: bytes, table: Table, key: bytes) -> tuple[int, int]:
