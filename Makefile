@@ -11,7 +11,7 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $$name && break; done)
 
 .NOTPARALLEL:
-.PHONY: help demo test check format matrix bench campaign dist clean
+.PHONY: help demo test simulate check format matrix bench campaign dist clean
 
 help: ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -21,6 +21,9 @@ demo: $(VENV)/demo ## count with four processes on a private server, through sto
 
 test: $(VENV)/test ## run the tests on every server found here (PYTEST_ARGS)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+simulate: $(VENV)/test ## run N seeded schedules of everything that can go wrong, in simulated time (N, SIMULATE_ARGS)
+	$(BIN)/python -m tests.simulation --count $(or $(N),3000) $(SIMULATE_ARGS)
 
 check: $(VENV)/check ## lint, format, types, and which layer may import which
 	$(BIN)/ruff check

@@ -1,0 +1,92 @@
+"""How a schedule ends: nothing goes wrong any more, all gets across, and what is there is held to what was counted."""
+
+from __future__ import annotations
+
+import random
+
+from redis_counters.protocol.actor import Phase
+from tests.simulation import janitor
+from tests.simulation.ledger import Violation
+from tests.simulation.plan import NAMES
+from tests.simulation.process import Process
+from tests.simulation.world import World
+
+SETTLED = 4  # rounds until nothing is left of old errors,
+HEALED = 60  # until all must be across,
+ENDED = 400  # and until all must have closed
+
+
+def end(world: World) -> None:
+    """Late copies still arrive, at bad moments; every process gets all across, and closes. Raises Violation."""
+    rng = random.Random(-world.plan.seed - 1)
+    _free_keys(world)
+    turn = 0
+    while not all(process.dead for process in world.processes):
+        if turn > ENDED:
+            actors = [[(a.phase, a.clean) for a in p.core.writer.actors()] for p in world.processes if not p.dead]
+            raise Violation(f"no end: {actors}")
+        if world.late and rng.random() < 0.3:
+            world.deliver_late(rng.randrange(1000))
+        world.now += 1.0
+        for process in world.processes:
+            if not process.dead:
+                _turn(process, turn)
+        turn += 1
+    _check_ended(world)
+    janitor.sweep(world)
+    while world.late:
+        world.deliver_late(rng.randrange(1000))
+    for flush in world.refused.keys() - world.heard:
+        for account in world.refused[flush]:
+            world.ledger.lost[account] += world.ledger.issued[account]
+    world.ledger.check_end(world.database.keys)
+    _check_reader(world)
+
+
+def _free_keys(world: World) -> None:
+    world.squatted.clear()
+    world.database.delete(*(key for key, value in world.database.keys.items() if not isinstance(value, dict)))
+    world.keep()
+
+
+def _turn(process: Process, turn: int) -> None:
+    writer = process.core.writer
+    if turn % 10 == 0:
+        process.flush()
+    if turn == HEALED:
+        while process.reading.fetches:
+            process.reading.go_on(0)
+        process.reading.begin(list(NAMES), "")
+        if process.goals or not writer.clean:
+            raise Violation(f"process {process.number}: after {HEALED} quiet rounds not all is across")
+    if turn > HEALED:
+        process.close()
+    writer.errors = []
+    process.go()
+    if turn > SETTLED and writer.errors:
+        raise Violation(f"process {process.number}: an error while all is well: {writer.errors}")
+
+
+def _check_ended(world: World) -> None:
+    """Who closed in order leaves no actor that has something of it."""
+    for process in world.all:
+        if process.closing and not process.cut_short:
+            left = [actor for actor in process.core.writer.actors() if actor.phase is not Phase.NEW]
+            if left:
+                raise Violation(f"process {process.number} has closed, and not its actors")
+
+
+def _check_reader(world: World) -> None:
+    """Somebody who has counted nothing reads what is there, and finds every shard."""
+    reader = world.new_process(world.plan.processes[0]._replace(shards=1))
+    asks = reader.core.reads.fetch(NAMES)
+    commands = next(asks)
+    while True:
+        try:
+            commands = asks.send([world.ask(command) for command in commands])
+        except StopIteration as stop:
+            values = stop.value
+            break
+    for name in NAMES:
+        if values[name] != world.ledger.value(name) and name not in world.unpublished:
+            raise Violation(f"{name!r} is read as {values[name]}, its shards hold {world.ledger.value(name)}")

@@ -1,0 +1,64 @@
+"""What is done to the actors of others: they are closed, folded, and their records cleaned up."""
+
+from __future__ import annotations
+
+from redis_counters.protocol.commands import Command, Script
+from tests.simulation.ledger import Violation
+from tests.simulation.plan import WINDOW
+from tests.simulation.process import Process
+from tests.simulation.world import World
+
+DELAY = int(2 * WINDOW)  # seconds from closing to folding: what keeps a fail-over from opening what was folded
+MOST_STEPS = 500  # of a pass
+
+
+def keep_house(process: Process, steps: int) -> bool:
+    """The process's own janitor does so many steps; False if nothing is due."""
+    housekeeping = process.core.housekeeping
+    for step in range(steps):
+        commands = housekeeping.commands()
+        if commands is None:
+            return step > 0
+        housekeeping.answered([process.world.ask(command) for command in commands], 0.0)
+        if step < steps - 1:
+            process.world.now += housekeeping.wait() if housekeeping.steps is not None else 0.0
+    return True
+
+
+def reap(world: World, which: int) -> bool:
+    """An actor is closed, however lately it was heard of."""
+    found = [(registry, actor) for registry, actor, record in world.records() if record[:1] == b"o"]
+    if not found:
+        return False
+    registry, actor = found[which % len(found)]
+    world.ask(Command(Script.ACTORS_REAP, (registry,), (0, actor)))
+    return True
+
+
+def fold(world: World, which: int, mask: int) -> bool:
+    """Of an actor some slots, or all, are folded, if it was closed long enough ago."""
+    found = [(registry, actor) for registry, actor, record in world.records() if record[:1] in (b"c", b"f")]
+    if not found:
+        return False
+    registry, actor = found[which % len(found)]
+    some = [key for n, key in enumerate(world.shard_keys(registry)) if mask >> n % 4 & 1]
+    delay = DELAY if "fail-over" in world.plan.faults else 0
+    world.ask(Command(Script.SLOTS_FOLD, (registry, *some), (actor, delay)))
+    return True
+
+
+def sweep(world: World) -> None:
+    """Every actor is closed and folded, whoever it belonged to; then no slot is left."""
+    for registry, actor, record in world.records():
+        if record[:1] == b"o":
+            world.ask(Command(Script.ACTORS_REAP, (registry,), (0, actor)))
+    if "registry lost" in world.plan.faults:
+        return
+    for registry, actor, _ in world.records():
+        world.ask(Command(Script.SLOTS_FOLD, (registry, *world.shard_keys(registry)), (actor, 0)))
+    known = {actor for _, actor, _ in world.records()}
+    for registry in world.space.registries:
+        for key in world.shard_keys(registry):
+            left = [f for f in world.database.fields(key) if f[:-1].lstrip(b"~") in known and f[-1:] in (b"+", b"-")]
+            if left:
+                raise Violation(f"{key!r} still has {left} after folding")

@@ -1,0 +1,192 @@
+"""A schedule as data: made from a seed alone, written down as JSON, replayed, and made shorter.
+
+Steps name things by number, and a number means one of what is there at that time (modulo). So a step means something
+after any other step has been removed; where it finds nothing to do, it does nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+NAMES = (b"x", b"y", b"z")
+GROWING = (b"x", b"y")  # only incremented, in every schedule: their values may not run backwards
+BUCKETS = 2
+MOST_SHARDS = 4
+WINDOW = 20.0  # seconds: the re-assert window; no fail-over takes back what is older
+LATEST = 4 * WINDOW  # no command arrives later than that
+RETENTION = 120  # seconds: how long the record of a folded actor is kept
+STEPS = 110
+
+FAULTS = {
+    "fail-over": 0.5,
+    "registry lost": 0.1,
+    "deleted": 0.2,
+    "other type": 0.1,
+    "killed": 0.35,
+    "forked": 0.2,
+    "closed": 0.35,
+    "cleaned": 0.25,
+    "short memory": 0.1,
+}
+"""What a schedule may contain besides the network's faults, and how likely it does."""
+
+FATES = {
+    ".": "it is applied and answered",
+    "d": "as `.`, and a copy of it arrives later",
+    "r": "its reply is lost: the connection breaks after it was applied",
+    "l": "it is lost: the connection breaks before it was applied",
+    "w": "the connection breaks, and the command waits somewhere: it may arrive later",
+    "e": "Redis answers with an error and applies nothing (BUSY, OOM, READONLY)",
+    "g": "it is applied, and what comes back is garbage",
+    "s": "the process sends it, and does nothing more for now",
+}
+"""What happens to a command, by letter."""
+
+
+class Step(NamedTuple):
+    what: str
+    numbers: tuple[int, ...] = ()
+    text: str = ""
+
+
+class Options(NamedTuple):
+    """Of one process."""
+
+    shards: int
+    max_batch: int
+    rotate_slots: int
+    max_age: int
+    actor_ttl: int
+    retention: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A schedule. ``seed`` also makes the tokens that processes draw, and the order in which all is healed."""
+
+    seed: int
+    faults: frozenset[str]
+    processes: tuple[Options, ...]
+    steps: tuple[Step, ...]
+
+    def to_json(self) -> str:
+        """Return a text that `from_json` reads; a line a step."""
+        head = {"seed": self.seed, "faults": sorted(self.faults), "processes": self.processes}
+        lines = ",\n".join("  " + json.dumps([s.what, list(s.numbers), s.text]) for s in self.steps)
+        return json.dumps(head)[:-1] + ', "steps": [\n' + lines + "\n]}\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Plan:
+        told = json.loads(text)
+        return cls(
+            told["seed"],
+            frozenset(told["faults"]),
+            tuple(Options(*options) for options in told["processes"]),
+            tuple(Step(what, tuple(numbers), fates) for what, numbers, fates in told["steps"]),
+        )
+
+
+def make_plan(seed: int, steps: int = STEPS) -> Plan:
+    """Return the schedule of a seed."""
+    rng = random.Random(seed)
+    faults = frozenset(fault for fault, likely in FAULTS.items() if rng.random() < likely)
+    processes = tuple(
+        Options(
+            shards=rng.choice([1, 1, 2, MOST_SHARDS]),
+            max_batch=rng.choice([1, 2, 9]),
+            # What a lost registry knew of folded actors is known by nobody: docs/design.md, "Limits".
+            rotate_slots=100 if "registry lost" in faults else rng.choice([1, 2, 100]),
+            max_age=rng.choice([0, 1, 10]),
+            actor_ttl=rng.choice([8, 30, 3600]),
+            retention=RETENTION if "cleaned" in faults else 10**6,
+        )
+        for _ in range(rng.randint(1, 3))
+    )
+    kinds = [kind for kind in KINDS if _fits(kind, faults)]
+    chosen = rng.choices(kinds, [kind.weight for kind in kinds], k=steps)
+    return Plan(seed, faults, processes, tuple(step for kind in chosen for step in (kind.make(rng),)))
+
+
+class Kind(NamedTuple):
+    """A kind of step: how often, how it is made, which fault it belongs to, and with which it must not occur."""
+
+    weight: int
+    make: Callable[[random.Random], Step]
+    fault: str = ""
+    never_with: str = ""
+
+
+def _fits(kind: Kind, faults: frozenset[str]) -> bool:
+    return (not kind.fault or kind.fault in faults) and kind.never_with not in faults
+
+
+def _any(rng: random.Random) -> int:
+    return rng.randrange(1000)
+
+
+def _night(rng: random.Random) -> Step:
+    return Step("pass", (rng.choice([50_000, 150_000]),))
+
+
+def _pass(rng: random.Random) -> Step:
+    return Step("pass", (rng.choice([100, 100, 100, 1000, 1000, 7000, 7000, 12_000, 25_000, 60_000]),))
+
+
+def _count(rng: random.Random) -> Step:
+    amount = 1 if rng.random() < 0.5 else rng.choice([1, 2, 3, 4, 5, 90, 2**53 + 1])
+    return Step("count", (_any(rng), rng.randrange(len(NAMES)), -amount if rng.random() < 0.25 else amount))
+
+
+def _round(rng: random.Random) -> Step:
+    if rng.random() < 0.5:
+        return Step("round", (_any(rng),))
+    return Step(
+        "round", (_any(rng),), "".join(rng.choices(".drlwegs", [30, 12, 14, 8, 14, 3, 2, 14], k=rng.randint(1, 4)))
+    )
+
+
+def _read(rng: random.Random) -> Step:
+    return Step("read", (_any(rng), rng.randint(1, 7)), rng.choice(["", "", "h", "a", "q", "l"]))
+
+
+def _mask(what: str, bits: int) -> Callable[[random.Random], Step]:
+    return lambda rng: Step(what, (_any(rng), rng.randint(1, 2**bits - 1)))
+
+
+def _one(what: str) -> Callable[[random.Random], Step]:
+    return lambda rng: Step(what, (_any(rng),))
+
+
+KINDS = (
+    Kind(30, _pass),
+    Kind(4, _night, "cleaned"),
+    Kind(30, _count),
+    Kind(40, _round),
+    Kind(10, _read),
+    Kind(3, lambda rng: Step("read on", (_any(rng), _any(rng)))),
+    Kind(3, lambda rng: Step("serve", (_any(rng), rng.randint(1, 3)))),
+    Kind(8, _one("late")),
+    Kind(2, _one("absorb")),
+    Kind(2, _one("flush")),
+    Kind(1, lambda rng: Step("declare", (_any(rng), rng.randrange(len(NAMES)), rng.randint(2, MOST_SHARDS)))),
+    Kind(2, lambda _rng: Step("forget scripts")),
+    Kind(3, _one("freeze")),
+    Kind(2, lambda _rng: Step("thaw")),
+    Kind(3, _one("reap")),
+    Kind(4, _mask("fold", 4), never_with="registry lost"),
+    Kind(8, lambda rng: Step("keep house", (_any(rng), rng.choice([1, 3, 100]))), never_with="registry lost"),
+    Kind(4, lambda rng: Step("fail over", (rng.randint(1, 6),)), "fail-over"),
+    Kind(1, lambda rng: Step("lose registries", (rng.randint(1, 2**BUCKETS - 1),)), "registry lost"),
+    Kind(1, lambda _rng: Step("lose meta"), "registry lost"),
+    Kind(3, lambda rng: Step("delete", (rng.randrange(len(NAMES)), rng.choice([15, 15, 1, 2, 3, 4]))), "deleted"),
+    Kind(2, lambda rng: Step("squat", (rng.randrange(len(NAMES)), rng.randrange(2))), "other type"),
+    Kind(2, lambda _rng: Step("unsquat"), "other type"),
+    Kind(2, _one("kill"), "killed"),
+    Kind(2, _one("fork"), "forked"),
+    Kind(2, _one("close"), "closed", "registry lost"),
+    Kind(3, _one("start")),
+)

@@ -1,0 +1,295 @@
+"""One process of a schedule: the real core, and in place of a driver one that a schedule can stop anywhere."""
+
+from __future__ import annotations
+
+import copy
+import random
+import string
+from collections import Counter, deque
+from typing import TYPE_CHECKING
+
+from redis_counters.errors import CounterError, Unavailable
+from redis_counters.events import EventKind
+from redis_counters.protocol.buffer import Buffer
+from redis_counters.protocol.commands import Command, ErrorReply
+from redis_counters.protocol.core import Core
+from redis_counters.protocol.goal import Goal
+from redis_counters.protocol.pump import Send, Steps
+from redis_counters.protocol.settings import make_settings
+from redis_counters.protocol.slots import Kind
+from tests.simulation.ledger import Account, Violation
+from tests.simulation.plan import BUCKETS, GROWING, WINDOW, Options
+from tests.simulation.reading import Reading
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+MOST_COMMANDS = 400  # of a round: one that takes more has no end
+ERRORS = (
+    "BUSY Redis is busy running a script.",
+    "OOM command not allowed when used memory > 'maxmemory'.",
+    "READONLY You can't write against a read only replica.",
+    "MISCONF Redis is configured to save RDB snapshots.",
+)
+LETTERS = string.ascii_letters + string.digits
+
+
+class Flight:
+    """A command on its way, and its answer as soon as there is one."""
+
+    __slots__ = ("answer", "command", "executed", "fate", "text")
+
+    def __init__(self, command: Command, text: bool, fate: str) -> None:
+        self.command = command
+        self.text = text
+        self.fate = fate
+        self.executed = False
+        self.answer: object = None
+
+
+class Process:
+    """``number`` is its own and never used again."""
+
+    def __init__(self, world: World, number: int, options: Options, forked_from: Process | None = None) -> None:
+        self.world = world
+        self.number = number
+        self.options = options
+        self.tokens = random.Random(world.plan.seed * 1000 + number)
+        self.core: Core = self._core() if forked_from is None else self._child_of(forked_from.core)
+        self.dead = False
+        self.frozen = False  # it does nothing until it is thawed (SIGSTOP, a suspended machine)
+        self.closing = False
+        self.cut_short = False  # it was killed, or closed with something that Redis refuses, which close() reports
+        self.steps: Steps | None = None
+        self.answer: object = None
+        self.flights: deque[Flight] = deque()
+        self.sent = 0
+        self.told = 0  # uncertainties in events
+        self.goals: list[tuple[Goal, dict[Account, int]]] = []
+        self.issued: Counter[bytes] = Counter()  # of the counters that only grow
+        self.reading = Reading(self)
+
+    def _core(self) -> Core:
+        options, world = self.options, self.world
+        settings = make_settings(
+            namespace="t",
+            shards=options.shards,
+            max_batch=options.max_batch,
+            max_age=options.max_age,
+            actor_ttl=options.actor_ttl,
+            retention=options.retention,
+            rotate_slots=options.rotate_slots,
+            reassert_window=WINDOW,
+            buckets=BUCKETS,
+        )
+        return Core(settings, self.mint, lambda: world.now, lambda: world.now, self.tokens.random)
+
+    def _child_of(self, core: Core) -> Core:
+        """Return what the child of a fork has: a copy of all, begun anew."""
+        child = copy.copy(core)
+        child.buffer, child.mint = Buffer(), self.mint
+        child.buffer.ones.extend(core.buffer.ones)
+        child.buffer.amounts.extend(core.buffer.amounts)
+        child.begin()
+        return child
+
+    def mint(self) -> str:
+        return "".join(self.tokens.choices(LETTERS, k=12))
+
+    # -- counting
+
+    def count(self, name: bytes, amount: int) -> bool:
+        """The amount is counted, without its sign where the counter only grows; False if the process is closing."""
+        if self.closing:
+            return False
+        amount = abs(amount) if name in GROWING else amount
+        self.world.ledger.count(self.number, name, amount)
+        if name in GROWING:
+            self.issued[name] += amount
+        if amount == 1:
+            self.core.buffer.ones.append(name.decode())
+        elif not self.core.add(name, amount):
+            self.core.add_large(name, amount)
+        return True
+
+    def pending(self, key: bytes, name: bytes) -> dict[Account, int]:
+        """Return what of a shard Redis may have without this process knowing it."""
+        writer, amounts = self.core.writer, {}
+        for kind, sign in ((Kind.PLUS, b"+"), (Kind.MINUS, b"-")):
+            tables = [actor.tables[kind] for actor in writer.actors()]
+            amounts[self.number, name, sign] = sum(t.total.get(key, 0) - t.acknowledged.get(key, 0) for t in tables)
+        return amounts
+
+    def unsure(self) -> dict[Account, int]:
+        """Return what was counted and is not acknowledged, by account."""
+        writer = self.core.writer
+        writer.drain()
+        amounts: Counter[Account] = Counter()
+        for early, sign in zip(writer.early, (b"+", b"-"), strict=True):
+            for name, amount in early.items():
+                amounts[self.number, name, sign] += amount
+        for actor in writer.actors():
+            for table, sign in zip(actor.tables, (b"+", b"-"), strict=False):
+                for key, amount in table.pending():
+                    amounts[self.number, key.rsplit(b":", 1)[1], sign] += amount
+        return amounts
+
+    # -- flushing
+
+    def flush(self) -> None:
+        """A flush() has begun: all that was counted until now is to be in Redis when its goal is reached."""
+        if self.closing:
+            return
+        goal = self.core.begin_flush()
+        if goal is not None:
+            issued = self.world.ledger.issued
+            self.goals.append((goal, {account: n for account, n in issued.items() if account[0] == self.number}))
+
+    def close(self) -> None:
+        if not self.closing:
+            self.core.begin_close()
+            self.closing = True
+
+    def go(self, fates: str = "") -> None:
+        """The round goes on, or one begins if there is something to do, until it ends, breaks, or is to stop."""
+        if self.steps is None:
+            if not self.closing and self.core.nothing_to_do():
+                return
+            self.steps, self.answer, self.sent = self.core.round(), None, 0
+        letters = iter(fates)
+        while True:
+            try:
+                step = self._feed(self.steps)
+            except StopIteration:
+                self._round_ended()
+                return
+            except CounterError as error:  # as the drivers do: the round is over
+                self._break(error)
+                return
+            if isinstance(step, Send):
+                self.sent += 1
+                if self.sent > MOST_COMMANDS:
+                    raise Violation(f"process {self.number}: a round does not end")
+                flight = Flight(step.command, step.text, next(letters, "."))
+                self.flights.append(flight)
+                if flight.fate == "s":
+                    return
+            elif not self._receive():
+                self._break(Unavailable("the connection broke"))
+                return
+
+    def serve(self, count: int) -> None:
+        """So many commands on their way have arrived; their answers wait."""
+        for flight in list(self.flights)[:count]:
+            if flight.executed:
+                continue
+            if flight.fate in "lw":
+                return  # what comes after it on this connection does not arrive either
+            self._execute(flight)
+
+    def _execute(self, flight: Flight) -> None:
+        flight.executed = True
+        if flight.fate == "e":
+            flight.answer = ErrorReply(ERRORS[self.sent % len(ERRORS)])
+            return
+        flight.answer = self.world.run(self.number, flight.command, text=flight.text)
+        if flight.fate == "d":
+            self.world.keep_late(self.number, flight.command)
+        elif flight.fate == "g":
+            flight.answer = b"HTTP/1.1 400 Bad Request"
+
+    def _receive(self) -> bool:
+        """Take the next answer; False if it does not come."""
+        flight = self.flights[0]
+        if flight.fate in "lw":
+            return False
+        if not flight.executed:
+            self._execute(flight)
+        if flight.fate == "r":
+            return False
+        self.flights.popleft()
+        self.answer = answer = flight.answer
+        if self.world.refused and isinstance(answer, list) and answer and answer[0] == b"OK":
+            self.world.has_heard(flight.command)
+        return True
+
+    def _feed(self, steps: Steps) -> object:
+        """Return the next step. What the process reports as uncertain by the way may be missing in the end."""
+        answer, self.answer = self.answer, None
+        word = answer[0] if isinstance(answer, list) and answer else None
+        if word not in (b"GONE", b"FOLDED", b"UNKNOWN"):
+            return steps.send(answer)
+        ledger, before = self.world.ledger, self.core.writer.uncertain
+        unsure = self.unsure() if word == b"GONE" else {a: n for a, n in ledger.issued.items() if a[0] == self.number}
+        try:
+            return steps.send(answer)
+        finally:
+            if self.core.writer.uncertain != before:
+                self.world.reported_uncertain(self, word)
+                for account, amount in unsure.items():
+                    ledger.lost[account] += amount
+
+    def _round_ended(self) -> None:
+        self.steps = None
+        for error in self.core.writer.errors:
+            if getattr(error, "counter", None) is None:
+                self.core.failed(error)
+                break
+        else:
+            self.core.succeeded()
+        self._check_goals()
+        self._check_events()
+        if self.closing and self.core.writer.closed:
+            self.cut_short = bool(self.core.writer.refusals())
+            if self.cut_short:
+                self.world.ledger.ended(self.number)
+            self.die()
+
+    def _break(self, error: CounterError) -> None:
+        """The connection is gone: what has not arrived may still do so, if it is not lost."""
+        steps, self.steps = self.steps, None
+        flights, self.flights = self.flights, deque()
+        assert steps is not None
+        steps.close()
+        for flight in flights:
+            if flight.executed or flight.fate == "l":
+                continue
+            if flight.fate == "r":
+                self._execute(flight)
+            else:
+                self.world.keep_late(self.number, flight.command)
+        self.core.failed(error)
+
+    def die(self) -> None:
+        """The process is gone, in order or not; what it had sent may still arrive."""
+        self.dead = True
+        self.reading.stop()
+        if self.steps is not None:
+            self._break(Unavailable("killed"))
+
+    def kill(self) -> None:
+        self.cut_short = True
+        self.die()
+
+    # -- what is promised of flushes
+
+    def _check_events(self) -> None:
+        """Every uncertainty was told in an event."""
+        self.told += sum(event.kind is EventKind.UNCERTAIN for event in self.core.take_events())
+        if self.told != self.core.writer.uncertain:
+            raise Violation(f"{self.core.writer.uncertain} uncertainties, of which {self.told} were told")
+
+    def _check_goals(self) -> None:
+        """What a flush() waited for is in Redis when it returns (unless something has taken it away since)."""
+        ledger = self.world.ledger
+        reached = [goal for goal in self.goals if goal[0].reached()]
+        self.goals = [goal for goal in self.goals if goal not in reached]
+        if not self.world.plan.faults.isdisjoint(("fail-over", "registry lost", "other type")):
+            return
+        for _goal, issued in reached:
+            for account, amount in issued.items():
+                least = amount - ledger.removed[account] - ledger.lost[account]
+                if ledger.totals[account] < least:
+                    raise Violation(
+                        f"flush() was over with {ledger.totals[account]} in Redis of {amount} for {account}"
+                    )

@@ -1,0 +1,208 @@
+"""What each kind of step does, and a run from the first step to the end.
+
+A step that finds nothing to do returns False.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from redis_counters.protocol import actor as actor_rules
+from redis_counters.protocol.commands import Script
+from redis_counters.protocol.keys import meta_key
+from tests.simulation import janitor
+from tests.simulation.ending import end
+from tests.simulation.plan import BUCKETS, MOST_SHARDS, NAMES, Plan, Step
+from tests.simulation.process import Process
+from tests.simulation.world import BEGINNING, World
+
+MOST_PROCESSES = 4  # at a time
+SHORT_MEMORY = (3, 2)  # in place of HISTORY and MOST_UNANSWERED
+
+Do = Callable[..., bool | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run came to. ``exact``: all that was counted is there, and nothing else."""
+
+    exact: bool
+    uncertain: int
+    reads: int
+    happened: Mapping[str, int]
+
+
+def run(plan: Plan, texts: Mapping[Script, bytes] | None = None, tell: Callable[[str], None] | None = None) -> Outcome:
+    """Return what the schedule came to. Raises Violation."""
+    world = World(plan, texts, tell)
+    memory = actor_rules.HISTORY, actor_rules.MOST_UNANSWERED
+    try:
+        if "short memory" in plan.faults:
+            actor_rules.HISTORY, actor_rules.MOST_UNANSWERED = SHORT_MEMORY
+        for step in plan.steps:
+            _take(world, step)
+        if tell is not None:
+            tell("all is well from here on")
+        _thaw(world)
+        end(world)
+    finally:
+        actor_rules.HISTORY, actor_rules.MOST_UNANSWERED = memory
+    return Outcome(world.ledger.exact, world.uncertain, sum(p.reading.values for p in world.all), world.happened)
+
+
+def _take(world: World, step: Step) -> None:
+    if world.tell is not None:
+        words = " ".join([step.what, *map(str, step.numbers), step.text])
+        world.tell(f"{world.now - BEGINNING:8.1f} s  {words}")
+    if STEPS[step.what](world, *step.numbers, *([step.text] if step.text else [])) is not False:
+        world.happened[step.what] += 1
+
+
+def _of_process(do: Callable[..., bool | None]) -> Do:
+    """Return a step whose first number chooses a process that lives."""
+
+    def step(world: World, which: int, *rest: object) -> bool | None:
+        process = world.alive(which)
+        return False if process is None else do(process, *rest)
+
+    return step
+
+
+def _bits(mask: int) -> Iterable[int]:
+    return (bit for bit in range(MOST_SHARDS) if mask >> bit & 1)
+
+
+# -- processes
+
+
+def _count(process: Process, name: int, amount: int) -> bool:
+    return process.count(NAMES[name], amount)
+
+
+def _read(process: Process, mask: int, how: str = "") -> None:
+    process.reading.begin([NAMES[bit] for bit in _bits(mask) if bit < len(NAMES)], how)
+
+
+def _kill(process: Process) -> None:
+    world = process.world
+    world.ledger.ended(process.number)
+    world.unpublished |= world.narrowed
+    process.kill()
+
+
+def _freeze(process: Process) -> bool:
+    """It does nothing until it is thawed; one process at least goes on."""
+    process.frozen = True
+    if process.world.alive(0) is None:
+        process.frozen = False
+    return process.frozen
+
+
+def _thaw(world: World) -> None:
+    for process in world.processes:
+        process.frozen = False
+
+
+def _fork(process: Process) -> bool:
+    world = process.world
+    if len(world.processes) >= MOST_PROCESSES:
+        return False
+    world.processes.append(world.new_process(process.options, process))
+    return True
+
+
+def _start(world: World, which: int) -> bool:
+    """In the place of a process that is gone there is a new one."""
+    places = [n for n, process in enumerate(world.processes) if process.dead]
+    if not places:
+        return False
+    place = places[which % len(places)]
+    world.processes[place] = world.new_process(world.processes[place].options)
+    return True
+
+
+# -- the server
+
+
+def _pass(world: World, milliseconds: int) -> None:
+    world.now += milliseconds / 1000
+
+
+def _late(world: World, which: int) -> bool:
+    if not world.late:
+        return False
+    world.deliver_late(which)
+    return True
+
+
+def _forget_scripts(world: World) -> None:
+    world.server.known.clear()
+
+
+def _lose_registries(world: World, mask: int) -> None:
+    """No fail-over brings them back: that would be another fault."""
+    world.database.delete(*(world.space.registries[n] for n in _bits(mask) if n < BUCKETS))
+    world.keep()
+    world.history = [world.history[-1]]
+
+
+def _lose_meta(world: World) -> None:
+    world.database.delete(meta_key(b"t"))
+    world.keep()
+
+
+def _delete(world: World, name: int, mask: int) -> bool:
+    """Some shards of a counter, or all, are gone: by hand, expired, evicted."""
+    keys = [world.space.shard_key(NAMES[name], n)[1] for n in _bits(mask)]
+    there = [key for key in keys if key in world.database.keys and key not in world.squatted]
+    for key in there:
+        world.lose(key, NAMES[name])
+    world.database.delete(*there)
+    world.keep()
+    return bool(there)
+
+
+def _squat(world: World, name: int, shard: int) -> None:
+    """Something of another type is put in the place of a shard."""
+    key = world.space.shard_key(NAMES[name], shard)[1]
+    world.lose(key, NAMES[name])
+    world.database.keys[key] = b"not a hash"
+    world.squatted.add(key)
+    world.keep()
+
+
+def _unsquat(world: World) -> None:
+    world.squatted.clear()
+    world.database.delete(*(key for key, value in world.database.keys.items() if not isinstance(value, dict)))
+    world.keep()
+
+
+STEPS: dict[str, Do] = {
+    "pass": _pass,
+    "count": _of_process(_count),
+    "round": _of_process(Process.go),
+    "read": _of_process(_read),
+    "read on": _of_process(lambda process, which: process.reading.go_on(which)),
+    "serve": _of_process(Process.serve),
+    "absorb": _of_process(lambda process: process.core.writer.absorb()),
+    "flush": _of_process(Process.flush),
+    "declare": _of_process(lambda process, name, shards: process.core.declare(NAMES[name], shards)),
+    "close": _of_process(Process.close),
+    "kill": _of_process(_kill),
+    "fork": _of_process(_fork),
+    "start": _start,
+    "freeze": _of_process(_freeze),
+    "thaw": _thaw,
+    "late": _late,
+    "forget scripts": _forget_scripts,
+    "fail over": World.fail_over,
+    "reap": janitor.reap,
+    "fold": janitor.fold,
+    "keep house": _of_process(janitor.keep_house),
+    "lose registries": _lose_registries,
+    "lose meta": _lose_meta,
+    "delete": _delete,
+    "squat": _squat,
+    "unsquat": _unsquat,
+}

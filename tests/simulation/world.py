@@ -1,0 +1,203 @@
+"""Where a schedule takes place: a server whose state can go back, processes, and a network that keeps old commands."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from redis_counters.protocol.commands import Argument, Command, ErrorReply, Script
+from redis_counters.protocol.keys import KeySpace, name_of
+from tests.simulation.hashes import Value
+from tests.simulation.ledger import Account, Entry, Ledger, Violation
+from tests.simulation.plan import BUCKETS, LATEST, NAMES, WINDOW, Options, Plan
+from tests.simulation.process import Process
+from tests.simulation.server import LuaServer
+
+BEGINNING = 1_000_000.0  # seconds, on every clock
+NOBODY = -1  # who sends what janitors send
+
+
+Flush = tuple[Argument, Argument]  # an actor and a number
+
+
+class Late(NamedTuple):
+    """A command that may still arrive."""
+
+    sent: float
+    process: int
+    command: Command
+
+
+class State(NamedTuple):
+    """What the server held at one time."""
+
+    time: float
+    keys: dict[bytes, Value]
+    there: dict[Entry, int]
+
+
+class World:
+    """One run of a schedule. ``texts`` replaces scripts; ``tell`` is told of every step and command, in words."""
+
+    def __init__(
+        self, plan: Plan, texts: Mapping[Script, bytes] | None = None, tell: Callable[[str], None] | None = None
+    ) -> None:
+        self.plan = plan
+        self.tell = tell
+        self.now = BEGINNING
+        self.server = LuaServer(lambda: self.now, texts)
+        self.database = self.server.database
+        self.space = KeySpace(b"t", BUCKETS)
+        self.ledger = Ledger(deleted_stays=plan.faults.isdisjoint(("fail-over", "registry lost")))
+        self.history: list[State] = [State(self.now, {}, {})]
+        self.late: list[Late] = []
+        self.squatted: set[bytes] = set()  # keys that hold another type
+        self.narrowed: set[bytes] = set()  # counters whose number of shards a fail-over took back,
+        self.unpublished: set[bytes] = set()  # and those where nobody need tell it again
+        # What Redis refused alone, by flush: see "Limits" for what a lost answer or a late copy may do then.
+        self.refused: dict[Flush, set[Account]] = {}
+        self.heard: set[Flush] = set()  # whose answers their owners have
+        self.fall_backs = 0  # times that the server's state went back
+        self.uncertain = 0
+        self.happened: Counter[str] = Counter()
+        self.all: list[Process] = []
+        self.processes = [self.new_process(options) for options in plan.processes]
+
+    def new_process(self, options: Options, forked_from: Process | None = None) -> Process:
+        process = Process(self, len(self.all), options, forked_from)
+        self.all.append(process)
+        return process
+
+    def alive(self, which: int) -> Process | None:
+        """Return one that runs."""
+        living = [process for process in self.processes if not process.dead and not process.frozen]
+        return living[which % len(living)] if living else None
+
+    # -- the server, as it is reached
+
+    def run(self, process: int, command: Command, *, text: bool = True) -> object:
+        """Return the server's answer; what the command did is checked, written down, and may be taken back later."""
+        database = self.database
+        writes, before = database.writes, {key: database.keys.get(key) for key in command.keys[1:]}
+        answer = self.server.run(command, text=text)
+        if self.tell is not None:
+            self.tell("    " + _told(process, command, answer))
+        if database.writes != writes:
+            for key, old in before.items():
+                new = database.keys.get(key)
+                if new is old:
+                    continue
+                if command.script is Script.SLOTS_FOLD:
+                    self.ledger.folded(key, old, new)
+                else:
+                    self.ledger.merged(process, key, old, new)
+            self.keep()
+            if command.script is Script.SLOTS_MERGE and isinstance(answer, list) and len(answer) > 2:
+                keys = [command.keys[item] for item in answer[2::2]]
+                self.refused[_flush(command)] = {(process, name_of(k), sign) for k in keys for sign in (b"+", b"-")}
+        return answer
+
+    def has_heard(self, command: Command) -> None:
+        """The owner has the answer to a flush of his actor; those before it were told again in it, or were answered."""
+        actor, _ = _flush(command)
+        self.heard.update(flush for flush in self.refused if flush[0] == actor)
+
+    def ask(self, command: Command) -> object:
+        """Return the answer to a command that nobody sends twice by mistake: one that reads, or a janitor's."""
+        answer = self.run(NOBODY, command, text=False)
+        if isinstance(answer, ErrorReply) and answer.code == "NOSCRIPT":
+            answer = self.run(NOBODY, command)
+        return answer
+
+    def keep(self) -> None:
+        """The server's state now is one that a fail-over may come back to."""
+        self.history.append(State(self.now, self.database.snapshot(), dict(self.ledger.there)))
+        while self.now - self.history[1].time > 2 * WINDOW:
+            del self.history[0]
+
+    def fail_over(self, lost: int) -> bool:
+        """The latest writes are lost, none that is older than the window; a new primary knows no scripts."""
+        count = 0
+        while count < lost and len(self.history) > 1 and self.now - self.history[-1].time < WINDOW:
+            self.history.pop()
+            count += 1
+        if not count:
+            return False
+        state, widths = self.history[-1], self._widths()
+        self.database.restore(state.keys)
+        ended = {p.number for p in self.all if p.dead or p.closing}
+        self.ledger.rolled_back(state.there, ended)
+        # What processes that ended told of the number of shards, nobody may tell again.
+        self.narrowed.update(name for name, width in self._widths().items() if width != widths[name])
+        if ended:
+            self.unpublished |= self.narrowed
+        self.server.known.clear()
+        self.fall_backs += 1
+        return True
+
+    def _widths(self) -> dict[bytes, bytes | None]:
+        """Return the numbers of shards that shards 0 tell of."""
+        return {name: self.database.fields(self.space.shard_key(name, 0)[1]).get(b"k") for name in NAMES}
+
+    def lose(self, key: bytes, name: bytes) -> None:
+        """The shard is about to be gone; it is written down what may be missing for that."""
+        if key == self.space.shard_key(name, 0)[1]:
+            self.unpublished.add(name)
+        pending: dict[Account, int] = {}
+        for process in self.all:
+            pending.update(process.pending(key, name))
+        self.ledger.deleted(key, pending)
+
+    def records(self) -> list[tuple[bytes, bytes, bytes]]:
+        """Return (registry, actor, record) of every actor."""
+        return [
+            (registry, actor, record)
+            for registry in self.space.registries
+            for actor, record in self.database.fields(registry).items()
+            if b"." in actor and not actor.startswith(b"@")
+        ]
+
+    def shard_keys(self, registry: bytes) -> list[bytes]:
+        """Return the shards in the registry's bucket."""
+        prefix = registry[:-1] + b"c:"
+        return sorted(key for key in self.database.keys if key.startswith(prefix))
+
+    # -- the network
+
+    def keep_late(self, process: int, command: Command) -> None:
+        self.late.append(Late(self.now, process, command))
+
+    def deliver_late(self, which: int) -> None:
+        late = self.late.pop(which % len(self.late))
+        if self.now - late.sent < LATEST and _flush(late.command) not in self.refused:
+            self.run(late.process, late.command)
+
+    # -- what processes say
+
+    def check_bound(self, name: bytes, value: int) -> None:
+        """A value is never above what was issued."""
+        issued = self.ledger.issued
+        most = sum(n for (_, counter, sign), n in issued.items() if counter == name and sign == b"+")
+        least = -sum(n for (_, counter, sign), n in issued.items() if counter == name and sign == b"-")
+        if not least <= value <= most:
+            raise Violation(f"{name!r} was read as {value}; issued were {most} and {least}")
+
+    def reported_uncertain(self, process: Process, word: bytes) -> None:
+        """A process says that nobody can tell how far it got: it must have a reason."""
+        self.uncertain += 1
+        faults = self.plan.faults
+        known = "cleaned" in faults or "short memory" in faults or (process.closing and "fail-over" in faults)
+        if not known:
+            raise Violation(f"process {process.number} reports an uncertainty for nothing, after {word.decode()}")
+
+
+def _flush(command: Command) -> Flush:
+    return (command.args[0], command.args[1]) if command.script is Script.SLOTS_MERGE else (b"", 0)
+
+
+def _told(process: int, command: Command, answer: object) -> str:
+    what = command.script.value if command.script else command.plain.decode()
+    words = [part if isinstance(part, bytes) else b"%d" % part for part in (*command.keys, *command.args)]
+    shown = answer.text if isinstance(answer, ErrorReply) else answer
+    return f"process {process}: {what} {b' '.join(words).decode('utf-8', 'replace')} -> {shown}"
