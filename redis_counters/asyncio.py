@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,8 @@ class Counters(CountersBase):
         on_full: str = "raise",
         max_age: float = 1.0,
         durability: Durability | None = None,
+        journal: str | os.PathLike[str] | None = None,
+        journal_mode: str = "interval",
         reassert_window: float = 60.0,
         actor_ttl: float = 3600.0,
         retention: float = 86400.0,
@@ -61,6 +64,8 @@ class Counters(CountersBase):
             "on_full": on_full,
             "max_age": max_age,
             "durability": durability,
+            "journal": journal,
+            "journal_mode": journal_mode,
             "reassert_window": reassert_window,
             "actor_ttl": actor_ttl,
             "retention": retention,

@@ -18,6 +18,7 @@ __all__ = [
     "BufferFull",
     "CounterError",
     "NotPermitted",
+    "NotRecorded",
     "OutcomeUnknown",
     "Overflow",
     "Refused",
@@ -73,6 +74,10 @@ class Unavailable(CounterError):
 
 class BufferFull(Unavailable):
     """`max_pending` names wait for Redis already: this call was not counted, it may be repeated later."""
+
+
+class NotRecorded(Unavailable):
+    """The journal cannot be written. A call that raises this was not counted, it may be repeated later."""
 
 
 class OutcomeUnknown(CounterError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Mapping
@@ -40,10 +41,23 @@ def make_core(
         raise UsageError("on_full='block' is not possible in the asyncio face, where counting does not wait")
     if observer is not None and not callable(observer):
         raise TypeError(f"observer must be callable, not {type(observer).__name__}")
+    options = {**options, "journal": _journal_path(options["journal"])}
     settings = make_settings(actor=default_display() if actor is None else actor, **options)
     core = Core(settings, mint, time.monotonic, time.time, random.random)
     core.observer = observer
     return core
+
+
+def _journal_path(journal: str | os.PathLike[str] | None) -> str | None:
+    """Return the option, a text. Raises TypeError, UsageError."""
+    if journal is None:
+        return None
+    path = os.fspath(journal) if isinstance(journal, (str, os.PathLike)) else None
+    if not isinstance(path, str):
+        raise TypeError(f"journal must be a path of type str, or None, not {type(journal).__name__}")
+    if not path or "\0" in path:
+        raise UsageError(f"journal must be the path of a directory, got {path!r}")
+    return path
 
 
 class CountersBase:

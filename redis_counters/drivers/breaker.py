@@ -1,4 +1,4 @@
-"""The circuit breaker: while Redis fails again and again, reads fail at once instead of waiting for it one by one.
+"""The circuit breaker: while Redis is not reached again and again, reads fail at once, and do not wait one by one.
 
 Flushing has a pace of its own, and goes on: its first success closes the breaker.
 """

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from redis_counters.errors import BufferFull, CounterError, Overflow, Refused, Unavailable, UsageError
 from redis_counters.events import EventKind
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.durability import Unconfirmed
 from redis_counters.protocol.values import Name, name_shown
+
+R = TypeVar("R")
 
 IDLE_POLL = 1.0  # seconds between looks at the buffer while nothing goes on
 FLUSH_TIMEOUT = 30.0  # seconds that flush() tries where the caller sets no limit
@@ -54,7 +57,7 @@ def settle_close(core: Core, limit: float, refusal: Refused | None) -> None:
     """Raise what close() has to raise after its time, or nothing; what is lost is logged, a line per counter."""
     refusals = core.writer.refusals()
     if not core.writer.clean:
-        error = unavailable(core, f"closed before all was applied, after {limit:g} s", kept="not sent any more")
+        error = unavailable(core, f"closed before all was applied, after {limit:g} s", kept=_left(core))
         not_delivered(core, "when closed")
         raise refusal or error
     if not core.writer.durable:
@@ -66,10 +69,27 @@ def settle_close(core: Core, limit: float, refusal: Refused | None) -> None:
         raise refusals[0]
 
 
+def _left(core: Core) -> str:
+    return "kept in the journal, for the next client with it" if core.left_in_journal else "not sent any more"
+
+
 def not_delivered(core: Core, when: str) -> None:
-    """What is lost is reported, counter by counter."""
+    """What is lost is reported, counter by counter; what the journal has is not lost."""
+    if core.left_in_journal:
+        return
     for name, amount in core.writer.pending().items():
         core.report(EventKind.NOT_DELIVERED, f"counter {name!r}: {amount} not applied {when}", name, amount)
+
+
+def open_recording(core: Core, make: Callable[[Any], R]) -> R | None:
+    """Return what ``make`` makes of the module `recording`, None without a journal. Raises UsageError."""
+    if core.settings.journal is None:
+        return None
+    try:
+        from redis_counters.drivers import recording  # with sqlite3, which nobody else needs
+    except ImportError as error:
+        raise UsageError(f"journal needs file locks (fcntl) and sqlite3, which are not here: {error}") from error
+    return make(recording)
 
 
 def unavailable(core: Core, what: str, kept: str = "kept, and sent again without counting twice") -> Unavailable:

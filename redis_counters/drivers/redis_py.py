@@ -39,7 +39,7 @@ _CODES: tuple[tuple[type[Exception], str], ...] = (
     (exceptions.NoScriptError, "NOSCRIPT"),
     (exceptions.NoPermissionError, "NOPERM"),
     (exceptions.ReadOnlyError, "READONLY"),
-    (exceptions.BusyLoadingError, "LOADING"),
+    (exceptions.OutOfMemoryError, "OOM"),
     (exceptions.MasterDownError, "MASTERDOWN"),
     (exceptions.ClusterDownError, "CLUSTERDOWN"),
     (exceptions.TryAgainError, "TRYAGAIN"),
@@ -110,6 +110,9 @@ def translate(error: BaseException) -> CounterError | None:
         return error
     if isinstance(error, exceptions.AuthenticationError):
         return NotPermitted(f"Redis does not accept the connection: {error}")
+    if isinstance(error, exceptions.BusyLoadingError):  # to redis-py this is a broken connection
+        text = str(error)
+        return Unavailable(text if text.startswith("LOADING") else f"LOADING {text}")
     if isinstance(error, (exceptions.ConnectionError, exceptions.TimeoutError, OSError, asyncio.TimeoutError)):
         return Unavailable(f"Redis is not reachable: {error or type(error).__name__}")
     if isinstance(error, exceptions.RedisError):

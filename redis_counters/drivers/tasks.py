@@ -30,6 +30,7 @@ from redis_counters.drivers.pacing import (
     buffer_full,
     closed,
     not_delivered,
+    open_recording,
     retry_options,
     round_error,
     settle_close,
@@ -40,8 +41,7 @@ from redis_counters.errors import CounterError, Refused, Unavailable, UsageError
 from redis_counters.events import EventKind, log, publish
 from redis_counters.protocol.commands import Command
 from redis_counters.protocol.core import Core
-from redis_counters.protocol.durability import Unconfirmed
-from redis_counters.protocol.pump import Send, Steps
+from redis_counters.protocol.pump import Record, Send, Steps
 from redis_counters.protocol.reads import Claim, Ticket
 from redis_counters.protocol.stats import Stats
 from redis_counters.protocol.values import CounterValue, Name
@@ -70,6 +70,8 @@ class TaskRunner:
         self.thread = threading.get_ident()  # whose increments are taken in at once: the loop's, or the maker's
         self.in_child: Callable[[], object] | None = None
         self._reset()
+        self.recording = open_recording(core, lambda kinds: kinds.AsyncioRecording(core))
+        self.always = core.settings.journal_always
         _runners.add(self)
         exits.close_at_exit(self, self._close_at_exit)
 
@@ -91,6 +93,8 @@ class TaskRunner:
         drop_connections(self.client, of_parent=True)
         self.core.begin()
         self.breaker = Breaker(self.core)
+        if self.recording is not None:
+            self.recording.begin()
 
     # -- the loop
 
@@ -108,6 +112,8 @@ class TaskRunner:
             if self.steps is not None:  # the loop ended in the middle of a round
                 self.steps.close()
             self._reset()
+            if self.recording is not None:
+                self.recording.in_another_loop()
             self.core.reads.fetching.clear()
             drop_connections(self.client, of_parent=False)
         if self.in_child is None:
@@ -122,6 +128,9 @@ class TaskRunner:
         """
         if self.refusing:
             raise closed(name)
+        if self.always:
+            self._count_recorded(name, amount)
+            return True
         writer = self.core.writer
         loop = self.loop
         if self.thread != threading.get_ident() and not (self._free() and _running() is not None):
@@ -142,6 +151,19 @@ class TaskRunner:
         if writer.full:
             raise buffer_full(self.core, name)
         return False
+
+    def _count_recorded(self, name: Name, amount: int) -> None:
+        """The amount is in the journal, and in the totals. Raises NotRecorded, Overflow, BufferFull: then it is not."""
+        assert self.recording is not None
+        if self._elsewhere():
+            raise UsageError(f"counter {name!r} not counted: journal_mode='always' needs the thread of the event loop")
+        if self.task is None or self.task.done() or self._free():
+            self._start()
+        self.awake.set()
+        if amount:
+            if self.core.writer.full and not self.core.squeezes(name, amount):
+                raise buffer_full(self.core, name)
+            self.recording.count(name, amount)
 
     def _free(self) -> bool:
         """True if the client belongs to no loop that may still run."""
@@ -245,6 +267,8 @@ class TaskRunner:
                 await asyncio.sleep(min(rest, IMPATIENCE))
                 break
             self.core.writer.absorb()
+            if self.recording is not None:
+                await self.recording.own()
         self.urgent.clear()
 
     async def _round_unless_stopped(self) -> None:
@@ -269,7 +293,7 @@ class TaskRunner:
             if ours is None:
                 raise
             self.core.failed(ours)
-            if isinstance(ours, Unavailable) and not isinstance(ours, Unconfirmed):
+            if isinstance(ours, Unavailable) and ours is not error:  # not what Redis answers
                 self.breaker.failed(ours)
             self.refusal = ours if isinstance(ours, Refused) else None
             if ours is error:
@@ -288,6 +312,11 @@ class TaskRunner:
     async def _drive_round(self) -> None:
         if self.core.writer.keys is None:  # the namespace may take long to answer
             self.core.writer.absorb()
+        recording = self.recording
+        if recording is not None:
+            await recording.seek()
+            self.core.writer.absorb()
+            await recording.own()
         steps = self.steps = self.core.round()
         ticker = asyncio.get_running_loop().create_task(self._absorb_meanwhile())
         try:
@@ -301,6 +330,8 @@ class TaskRunner:
                     if isinstance(step, Send):
                         answer = None
                         await lane.send(step.command, step.text)
+                    elif isinstance(step, Record):
+                        answer = recording is not None and await recording.record(step.recorder)
                     else:
                         answer = await lane.receive()
                         self._progressed()
@@ -308,6 +339,8 @@ class TaskRunner:
             ticker.cancel()
             steps.close()
             self.steps = None
+        if recording is not None:
+            await recording.tidy()
         error = round_error(self.core)
         if error is not None:
             raise error
@@ -317,8 +350,10 @@ class TaskRunner:
     async def _absorb_meanwhile(self) -> None:
         while True:
             await asyncio.sleep(self.core.settings.flush_interval)
-            if self.core.overdue:
+            if self.core.overdue or self.recording is not None:
                 self.core.writer.absorb()
+                if self.recording is not None:
+                    await self.recording.own()
 
     def _progressed(self) -> None:
         self.progress.set()
@@ -329,6 +364,8 @@ class TaskRunner:
     async def flush(self, timeout: float | None) -> None:
         self._here()
         limit = FLUSH_TIMEOUT if timeout is None else timeout
+        if self.recording is not None:
+            await self.recording.seek()  # what killed processes left belongs to all that there is
         goal = self.core.begin_flush()
         if goal is None:
             return
@@ -346,7 +383,7 @@ class TaskRunner:
         self.core.begin_close()
         refusal: Refused | None = None
         try:
-            await self._work_until(lambda: writer.closed, time.monotonic() + timeout)
+            await self._work_until(lambda: writer.closed and self.core.orphans_over, time.monotonic() + timeout)
         except Refused as error:
             refusal = error
         except BaseException:  # interrupted: it may be closed again
@@ -359,6 +396,8 @@ class TaskRunner:
         exits.forget(self)
         if self.in_child is not None:
             self.in_child()
+        if self.recording is not None:
+            await self.recording.close()
         try:
             settle_close(self.core, timeout, refusal)
         finally:
@@ -453,6 +492,7 @@ class TaskRunner:
             failure = error
             raise
         finally:
+            ticket.over = True
             if ticket.names:
                 reads.release(ticket, failure)
                 self.fetched.set()

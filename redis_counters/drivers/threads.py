@@ -30,6 +30,7 @@ from redis_counters.drivers.pacing import (
     REST,
     buffer_full,
     closed,
+    open_recording,
     retry_options,
     round_error,
     settle_close,
@@ -40,8 +41,7 @@ from redis_counters.errors import CounterError, Refused, Unavailable
 from redis_counters.events import EventKind, log, publish
 from redis_counters.protocol.commands import Command
 from redis_counters.protocol.core import Core
-from redis_counters.protocol.durability import Unconfirmed
-from redis_counters.protocol.pump import Send, Steps
+from redis_counters.protocol.pump import Record, Send, Steps
 from redis_counters.protocol.reads import Claim, Ticket
 from redis_counters.protocol.stats import Stats
 from redis_counters.protocol.values import CounterValue, Name
@@ -64,10 +64,12 @@ class ThreadRunner:
         self.core = core
         self.client = client
         self.breaker = Breaker(core)
+        self.always = core.settings.journal_always
         self.retrying = Retrying(sleep=self._pause, **retry_options(core))
         self.refusing = False  # close() was called: nothing more is taken in,
         self.stopped = False  # and by now it is over
         self._reset()
+        self.recording = open_recording(core, lambda kinds: kinds.Recording(core, self.lock))
         _runners.add(self)
         atexit.register(self._deliver)
         exits.close_at_exit(self, self._close_at_exit)
@@ -105,6 +107,8 @@ class ThreadRunner:
         begin_in_child(self.client)
         self.core.begin()
         self.breaker = Breaker(self.core)
+        if self.recording is not None:
+            self.recording.begin(self.lock)
 
     # -- the end of the process
 
@@ -146,6 +150,9 @@ class ThreadRunner:
             raise closed(name)
         if self.in_child is None:
             self._be_closed_in_child()
+        if self.always:
+            self._count_recorded(name, amount)
+            return True
         if not self.background.ask():
             if self.core.writer.full and self._squeeze(name, amount):
                 return True
@@ -156,6 +163,16 @@ class ThreadRunner:
             self._flush_now_and_then()
             return True
         return self.core.writer.full and self._squeeze(name, amount)
+
+    def _count_recorded(self, name: Name, amount: int) -> None:
+        """The amount is in the journal, and in the totals. Raises NotRecorded, Overflow, BufferFull: then it is not."""
+        assert self.recording is not None
+        awake = self.background.ask()
+        if amount and not (self.core.writer.full and self._squeeze(name, amount)):
+            self.recording.count(name, amount)
+        if not awake:
+            self._absorb()
+            self._flush_now_and_then()
 
     def _work(self) -> None:
         try:
@@ -249,6 +266,8 @@ class ThreadRunner:
                 time.sleep(min(rest, IMPATIENCE))
                 break
             self._absorb()
+            if self.recording is not None:
+                self.recording.own()
         self.urgent.silence()
 
     def _meanwhile(self) -> None:
@@ -262,11 +281,14 @@ class ThreadRunner:
         self.background.helping.wait(IDLE_POLL)
         while self.in_round and not self.stopped:
             self.ended.wait(self.core.settings.flush_interval)
-            if self.in_round and self.core.overdue and self.lock.acquire(blocking=False):
+            wanted = self.core.overdue or self.recording is not None
+            if self.in_round and wanted and self.lock.acquire(blocking=False):
                 try:
                     self.core.writer.absorb()
                 finally:
                     self.lock.release()
+                if self.recording is not None:
+                    self.recording.own()
 
     def _absorb(self) -> None:
         with self.lock:
@@ -275,7 +297,7 @@ class ThreadRunner:
     def _bury(self, gone: threading.Thread) -> None:
         """What a flusher held that ended without a word (C code may end a thread) is free again."""
         if self.rounder is gone:
-            steps = self.steps
+            steps, self.steps = self.steps, None
             self._leave_round()
             self.rounding = threading.Lock()
             with self.lock:
@@ -283,6 +305,8 @@ class ThreadRunner:
                     steps.close()
                 else:
                     self.core.housekeeping.abandoned()
+            if self.recording is not None:
+                self.recording.bury()
 
     def _enter_round(self) -> None:
         self.rounder = threading.current_thread()
@@ -290,7 +314,7 @@ class ThreadRunner:
         self.background.helping.ring()
 
     def _leave_round(self) -> None:
-        self.steps = self.rounder = None
+        self.rounder = None
         self.in_round = self.background.connecting = False
 
     def _round_unless_stopped(self) -> None:
@@ -328,7 +352,7 @@ class ThreadRunner:
                 with self.lock:
                     if ours is not None:
                         self.core.failed(ours)
-                    if isinstance(ours, Unavailable) and not isinstance(ours, Unconfirmed):
+                    if isinstance(ours, Unavailable) and ours is not error:  # not what Redis answers
                         self.breaker.failed(ours)
                     self.refusal = ours if isinstance(ours, Refused) else None
                 if ours is None or ours is error:
@@ -340,6 +364,15 @@ class ThreadRunner:
                 self._tell_waiters(all_of_them=True)
 
     def _drive_round(self) -> None:
+        before = self.steps
+        if before is not None:  # an exception of a signal handler kept it from being closed
+            with self.lock:
+                before.close()
+        recording = self.recording
+        if recording is not None:
+            recording.seek()
+            self._absorb()
+            recording.own()
         steps = self.steps = self.core.round()
         try:
             with BlockingLane(self.client) as lane:
@@ -356,11 +389,16 @@ class ThreadRunner:
                     if isinstance(step, Send):
                         lane.send(step.command, step.text)
                         answer = None
+                    elif isinstance(step, Record):
+                        answer = recording is not None and recording.record(step.recorder)
                     else:
                         answer = lane.receive(self._meanwhile, self.core.settings.flush_interval)
         finally:
             with self.lock:
                 steps.close()
+        self.steps = None
+        if recording is not None:
+            recording.tidy()
         with self.lock:
             error = round_error(self.core)
         if error is not None:
@@ -379,6 +417,8 @@ class ThreadRunner:
 
     def flush(self, timeout: float | None) -> None:
         limit = FLUSH_TIMEOUT if timeout is None else timeout
+        if self.recording is not None:
+            self.recording.seek()  # what killed processes left belongs to all that there is
         with self.lock:
             goal = self.core.begin_flush()
             if goal is None:
@@ -400,7 +440,7 @@ class ThreadRunner:
                 begun = True
                 self.refusing = True  # first: whoever counts from now on is told, and whoever just did is drained below
                 self.core.begin_close()
-            self._work_until(lambda: writer.closed, time.monotonic() + timeout)
+            self._work_until(lambda: writer.closed and self.core.orphans_over, time.monotonic() + timeout)
             self.stopped = True
         except Refused as error:
             refusal = error
@@ -417,6 +457,9 @@ class ThreadRunner:
         exits.forget(self)
         if self.in_child is not None:
             self.in_child()
+        if self.recording is not None:
+            self._absorb()
+            self.recording.close()
         try:
             with self.lock:
                 settle_close(self.core, timeout, refusal)
@@ -595,6 +638,7 @@ class ThreadRunner:
             failure = error
             raise
         finally:
+            ticket.over = True
             if ticket.names:
                 with self.lock:
                     reads.release(ticket, failure)

@@ -97,6 +97,8 @@ class Actor:
         self.blurred = False  # what Redis held as of `base` is not known exactly
         self.refused_now: list[bytes] = []  # by the last answer, and not before
         self.uncertain = False  # nobody can tell whether all of it is there
+        self.unsure = False  # it comes from a journal that may be older than what was sent
+        self.moved = 0  # how often amounts came here from another place
         self.successor: Actor | None = None
 
     # -- what there is to do

@@ -53,6 +53,9 @@ class Bucket:
     def begin(self, now: float) -> None:
         """What is counted from now on goes to a new actor."""
         actor = Actor(self.number, self.registry, self.mint, self.settings.display, now)
+        if self.settings.journal is not None:
+            for table in actor.tables:
+                table.changed = {}
         if self.actors:
             for table, before in zip(actor.tables[:2], self.current.tables[:2], strict=True):
                 table.gated |= before.gated
@@ -104,6 +107,7 @@ class Bucket:
             for before, table in zip(actor.tables, self.tables, strict=True):
                 if before.refused and actor.unknown is None:
                     _move_refused(before, table)
+                    current.moved += 1
                     moved = True
             if may_end:
                 actor.retire()
@@ -140,6 +144,7 @@ class Bucket:
             self.begin(now)
         self.actors.remove(actor)
         actor.successor = self.current
+        self.current.moved += 1
         for table, totals in zip(self.tables, rest, strict=True):
             for key, amount in totals.items():
                 if table.kind is Kind.SHARDS:
@@ -158,6 +163,8 @@ def _move_refused(before: Table, table: Table) -> None:
         else:
             table.total[key] = table.total.get(key, 0) + before.total[key] - applied
         table.refused[key] = before.refused.pop(key)
+        if table.changed is not None and before.changed is not None:
+            table.changed[key] = before.changed[key] = None
         before.total[key] = applied
         if not applied:
             del before.total[key]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from redis_counters.crdt.tally import INT64_MAX
-from redis_counters.errors import CounterError, Overflow
+from redis_counters.errors import CounterError, Overflow, SchemaMismatch
 from redis_counters.events import Event, EventKind, Observer
 from redis_counters.protocol.buffer import Buffer
 from redis_counters.protocol.goal import Goal
 from redis_counters.protocol.housekeeping import Housekeeping
+from redis_counters.protocol.orphans import Orphan, revive, told
 from redis_counters.protocol.pump import Steps, flush_round
 from redis_counters.protocol.reads import Reads
 from redis_counters.protocol.settings import Settings
@@ -46,12 +47,15 @@ class Core:
         self.failing = False  # the last round did not go through
         self.last_error: str | None = None
         self.known_shards: dict[bytes, int] = {}
+        self.left_in_journal = False  # what was not delivered when closed is there, for whoever comes next
+        self.journal_failures = 0  # times that the journal could not be written
         self.begin()
 
     def begin(self) -> None:
         """The client owns nothing and has a new identity: at the start, and in the child of a fork."""
         self.buffer.clear()
         self.writer = Writer(self.settings, self.buffer, self.mint)
+        self.orphans: list[Orphan] = []  # journals of processes that are gone, to be told too
         for name, shards in self.known_shards.items():  # what handles asked for holds in the child too
             self.writer.shards.learn(name, shards)
         self.reads = Reads(self.writer, self.clock, self.wall, self.chance)
@@ -74,6 +78,11 @@ class Core:
 
     def add_large(self, name: Name, amount: int) -> None:
         """The amount is counted, or refused: Overflow, and nothing has changed."""
+        self.check_room(name, amount)
+        self.count(name, amount)
+
+    def check_room(self, name: Name, amount: int) -> None:
+        """Raises Overflow if the own slot has no room for that."""
         raw = name_bytes(name)
         self.writer.drain()
         if abs(signed_amount(amount, name)) > self.writer.room(raw, amount):
@@ -83,7 +92,6 @@ class Core:
                 f"{INT64_MAX}; not counted",
                 counter=raw,
             )
-        self.count(raw, amount)
 
     def declare(self, name: bytes, shards: int | None) -> None:
         """The counter has at least that many shards."""
@@ -95,7 +103,24 @@ class Core:
 
     def round(self) -> Steps:
         """Return one round of flushing, to be driven."""
-        return flush_round(self.writer, self.clock)
+        return self._round_with_orphans() if self.orphans else flush_round(self.writer, self.clock)
+
+    def _round_with_orphans(self) -> Steps:
+        yield from flush_round(self.writer, self.clock)
+        keys = self.writer.keys
+        assert keys is not None
+        for orphan in list(self.orphans):
+            if orphan.over:
+                continue
+            try:
+                if orphan.writer is None:
+                    orphan.writer = revive(orphan.stored, self.settings, keys, self.mint, self.clock())
+            except SchemaMismatch as error:
+                orphan.given_up = True
+                self.report(EventKind.REFUSED, f"journal {orphan.shown} cannot be told, and is left alone: {error}")
+                continue
+            orphan.look(self.clock(), closing=self.writer.closing)
+            yield from told(orphan.writer, flush_round(orphan.writer, self.clock), self.writer)
 
     def failed(self, error: CounterError) -> None:
         """A round did not go through. What answers next may be another server, with an older state."""
@@ -134,7 +159,7 @@ class Core:
         """Return what a flush has to wait for, None if there is nothing; what was refused is tried once more."""
         self.writer.drain_amounts()
         self.writer.retry_refused()
-        goal = Goal(self.writer)
+        goal = Goal(self.writer, self.orphans)
         return None if goal.reached() and not self.writer.overflowed else goal
 
     def begin_close(self) -> None:
@@ -144,6 +169,11 @@ class Core:
         self.writer.closing = True
 
     @property
+    def orphans_over(self) -> bool:
+        """What processes that are gone had counted, as far as it was found, is told."""
+        return all(orphan.over for orphan in self.orphans)
+
+    @property
     def overdue(self) -> bool:
         """The buffer has grown so long that it should be taken in, though a round is under way."""
         waiting = len(self.buffer.ones) + len(self.buffer.amounts)
@@ -151,16 +181,20 @@ class Core:
 
     def nothing_to_do(self) -> bool:
         """True if no round is needed, neither for what was counted nor for actors that should end."""
-        return self.writer.clean and not self.writer.house_due(self.clock())
+        return self.writer.clean and not self.orphans and not self.writer.house_due(self.clock())
 
     def squeeze(self, name: Name, amount: int) -> bool:
         """With the buffer full: the amount is counted if its counter waits already, for that takes no more memory."""
+        if not self.squeezes(name, amount):
+            return False
+        self.count(name, amount)
+        return True
+
+    def squeezes(self, name: Name, amount: int) -> bool:
+        """Whether counting that takes no more memory, and fits."""
         writer, raw = self.writer, name_bytes(name)
         writer.drain()
-        if not writer.holds(raw) or abs(amount) > writer.room(raw, amount):
-            return False
-        self.count(raw, amount)
-        return True
+        return writer.holds(raw) and abs(amount) <= writer.room(raw, amount)
 
     def stats(self) -> Stats:
         """Return the figures at this time. Cost: O(buckets)."""
@@ -174,6 +208,7 @@ class Core:
             slots=sum(actor.slots for actor in writer.actors()),
             snapshots=self.reads.snapshots,
             failures=self.failures,
+            journal_failures=self.journal_failures,
             uncertain=writer.uncertain,
             last_error=self.last_error,
         )

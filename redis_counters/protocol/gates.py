@@ -46,7 +46,7 @@ class Gates:
         bucket0, key0 = self.keys.shard_key(name, 0)
         table0 = self.buckets[bucket0].tables[Kind.SHARDS]
         table0.acknowledged.pop(key0, None)
-        table0.raise_to(key0, shard_of(key) + 1)
+        table0.raise_to(key0, shard_of(key) + 1)  # (tells the journal, too)
         self.again.add(key0)
 
     def answered(self, key0: bytes, shards: int, refused: str | None) -> None:

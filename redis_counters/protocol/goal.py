@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from redis_counters.protocol.actor import Actor, Phase
+from redis_counters.protocol.orphans import Orphan
 from redis_counters.protocol.writer import Writer
 
 
@@ -13,8 +16,9 @@ class Goal:
     goes on with the gates that are shut then, and after that with what they let through.
     """
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, orphans: Collection[Orphan] = ()) -> None:
         self.writer = writer
+        self.orphans = list(orphans)  # what processes that are gone had counted is to be there too
         # What is in the buffer now will all be in the next batch; if it is empty, it is in the current one. (If an
         # exception came up in the middle, something is taken and in no batch yet: that will be one of its own.)
         self.batch = writer.batches + bool(writer.taken) + bool(writer.buffer.ones)
@@ -44,7 +48,7 @@ class Goal:
             if self.flushes is None and self._reached():
                 self.flushes = self.writer.flushes
             self.done = self.flushes is not None and (self.writer.durable or self.writer.confirmed >= self.flushes)
-        return self.done
+        return self.done and all(orphan.told for orphan in self.orphans)
 
     def _reached(self) -> bool:
         if self.writer.keys is None:

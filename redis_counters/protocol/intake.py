@@ -40,6 +40,8 @@ class Intake:
         self.accepted = 0
         self.epoch = 0  # grows with every change that a read could show
         self.doubtful = False  # a registry was lost: the namespace's record may be lost with it
+        self.early_changed: tuple[dict[bytes, None], dict[bytes, None]] = ({}, {})  # since the journal saw it
+        self.calls = 0  # the last call that was recorded by itself, and is in the totals
 
     def settle(self, keys: KeySpace, now: float) -> None:
         """The buckets are known: what was counted so far gets its places.
@@ -61,6 +63,7 @@ class Intake:
 
     def _place_early(self) -> None:
         self.epoch += 1
+        self.mark_moved()
         for kind in (Kind.PLUS, Kind.MINUS):
             early = self.early[kind]
             while early:
@@ -70,6 +73,11 @@ class Intake:
                 if to_send is not None:
                     to_send[key] = None
                 del early[name]
+
+    def mark_moved(self) -> None:
+        """What the current actors hold came from another place: a journal must know before they tell it."""
+        for bucket in self.buckets:
+            bucket.current.moved += 1
 
     def drain(self) -> None:
         """All that callers counted before this call is in the totals. Cost: O(increments since the last time).
@@ -152,7 +160,7 @@ class Intake:
         if limit is not None:
             end = min(end, first + limit)
         keys, batch, counts = self.keys, self.batch, self.counts
-        if keys is None or not self.shards.single:
+        if keys is None or not self.shards.single or self.settings.journal is not None:
             for at in range(first, end):
                 name = batch[at]
                 raw = name.encode() if isinstance(name, str) else name
@@ -204,6 +212,8 @@ class Intake:
             after = early.get(name, 0) + amount
             if after > INT64_MAX:
                 return self._overflow_place(name, amount)
+            if self.settings.journal is not None:
+                self.early_changed[kind][name] = None
             return early, name, after, None
         shards = self.shards.of(name)
         shard = self.choice % shards
@@ -214,6 +224,8 @@ class Intake:
         after = table.total.get(key, 0) + amount
         if after > INT64_MAX:
             return self._overflow_place(name, amount)
+        if table.changed is not None:
+            table.changed[key] = None
         return table.total, key, after, None if key in table.gated else table.dirty
 
     def _overflow_place(self, name: bytes, amount: int) -> tuple[dict[bytes, int], bytes, int, None]:

@@ -10,7 +10,9 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple
 
-from redis_counters.protocol.commands import Command, ErrorReply
+from redis_counters.errors import CounterError
+from redis_counters.protocol.commands import Command, ErrorReply, Script
+from redis_counters.protocol.journal import Recorder
 from redis_counters.protocol.namespace import open_namespace, opened_keys
 from redis_counters.protocol.permissions import denied_of, lacks_name, named, trials
 from redis_counters.protocol.writer import Request, Writer
@@ -31,7 +33,16 @@ class Receive:
 
 RECEIVE = Receive()
 
-Steps = Generator[Send | Receive, object, None]
+
+class Record(NamedTuple):
+    """Keep in the journal what changed (only of a writer that has one). The answer: whether that went well."""
+
+    recorder: Recorder
+
+
+Steps = Generator[Send | Receive | Record, object, None]
+
+TELLING = (Script.SLOTS_MERGE, Script.SLOTS_FOLD)  # what the journal has to know of first
 
 
 def flush_round(writer: Writer, clock: Callable[[], float]) -> Steps:
@@ -40,9 +51,22 @@ def flush_round(writer: Writer, clock: Callable[[], float]) -> Steps:
     A script that Redis does not know is repaired alone: of the commands on their way only those that did not run are
     sent again. If the generator is closed early, the commands on their way count as unanswered.
     """
+    if writer.torn:
+        writer.mend()
+    try:
+        yield from _send_all(writer, clock)
+    except (CounterError, GeneratorExit):
+        raise
+    except BaseException:  # of a signal handler, in the middle of something
+        writer.torn = True
+        raise
+
+
+def _send_all(writer: Writer, clock: Callable[[], float]) -> Steps:
     if writer.keys is None:
         yield from _settle(writer, clock)
     writer.new_round()
+    recorder = writer.recorder
     in_flight: deque[Request] = deque()
     denied: list[tuple[Request, object]] = []  # by answers that do not say which command was denied
     try:
@@ -56,6 +80,11 @@ def flush_round(writer: Writer, clock: Callable[[], float]) -> Steps:
                 and (request := writer.next_request(clock())) is not None
             ):
                 in_flight.append(request)
+                if recorder is not None and request.command.script in TELLING:
+                    recorded = yield Record(recorder)
+                    if not recorded and recorder.holds(request.actor):
+                        writer.unrecorded(in_flight.pop())
+                        continue
                 yield Send(request.command)
             if not in_flight:
                 if denied:
@@ -76,6 +105,8 @@ def flush_round(writer: Writer, clock: Callable[[], float]) -> Steps:
                 denied.append((request, raw))
             else:
                 writer.answered(request, raw, clock())
+        if recorder is not None:  # what was acknowledged, so that a restart need not tell it again
+            yield Record(recorder)
         command = writer.confirmation()
         if command is not None:
             yield Send(command)

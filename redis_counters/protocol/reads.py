@@ -79,12 +79,17 @@ class Claim(NamedTuple):
 
 
 class Ticket:
-    """Of one reader: the names that he fetches. It is his before anything is entered in it, whatever interrupts him."""
+    """Of one reader: the names that he fetches.
 
-    __slots__ = ("names",)
+    It is his before anything is entered in it; ``over`` is set as the first thing when he is through, or interrupted,
+    and counts from then on, even if another exception keeps him from releasing the names.
+    """
+
+    __slots__ = ("names", "over")
 
     def __init__(self) -> None:
         self.names: list[bytes] = []
+        self.over = False
 
 
 class Reads:
@@ -154,7 +159,7 @@ class Reads:
                     values[name] = value
             if values:
                 missing = [name for name in missing if name not in values]
-        if not self.fetching.keys().isdisjoint(missing):
+        if self.fetching and any(name in self.fetching and not self.fetching[name].over for name in missing):
             return Claim(values, missing, True)
         ticket.names = missing
         self.fetching.update(dict.fromkeys(missing, ticket))

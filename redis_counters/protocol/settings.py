@@ -27,6 +27,8 @@ class Settings(NamedTuple):
     block_when_full: bool
     max_age: float
     durability: Durability | None
+    journal: str | None
+    journal_always: bool
     reassert_window: float
     actor_ttl: float
     retention: float
@@ -47,6 +49,8 @@ def make_settings(
     on_full: str = "raise",
     max_age: float = 1.0,
     durability: Durability | None = None,
+    journal: str | None = None,
+    journal_mode: str = "interval",
     reassert_window: float = 60.0,
     actor_ttl: float = 3600.0,
     retention: float = 86400.0,
@@ -57,6 +61,10 @@ def make_settings(
     """Return the options, checked. Raises TypeError or UsageError, each naming the option."""
     if on_full not in ("raise", "block"):
         raise UsageError(f"on_full must be 'raise' or 'block', got {on_full!r}")
+    if journal_mode not in ("interval", "always"):
+        raise UsageError(f"journal_mode must be 'interval' or 'always', got {journal_mode!r}")
+    if journal is not None and not isinstance(journal, str):
+        raise TypeError(f"journal must be a path or None, not {type(journal).__name__}")
     return Settings(
         namespace=namespace_bytes(namespace),
         region=_text("region", region),
@@ -68,6 +76,8 @@ def make_settings(
         block_when_full=on_full == "block",
         max_age=check_age("max_age", max_age),
         durability=check_durability(durability),
+        journal=journal,
+        journal_always=journal is not None and journal_mode == "always",
         reassert_window=_seconds("reassert_window", reassert_window),
         actor_ttl=_seconds("actor_ttl", actor_ttl, above=0.0),
         retention=_seconds("retention", retention),

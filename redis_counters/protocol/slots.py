@@ -26,6 +26,7 @@ class Table:
 
     __slots__ = (
         "acknowledged",
+        "changed",
         "dirty",
         "floored",
         "gated",
@@ -50,11 +51,14 @@ class Table:
         self.passed = 0  # and how many of those were answered
         self.stop = 0  # what is dirty from here on is for the next round
         self.must = 0  # earlier answers do not count any more up to here
+        self.changed: dict[bytes, None] | None = None  # since the journal saw it; None: there is no journal
 
     def add(self, key: bytes, amount: int) -> None:
         """The total is higher by ``amount``, and will be sent."""
         total = self.total
         total[key] = total.get(key, 0) + amount
+        if self.changed is not None:
+            self.changed[key] = None
         if key not in self.gated:
             self.dirty[key] = None
 
@@ -84,12 +88,21 @@ class Table:
                 self.refused.pop(key, None)
         # Never less than before: totals only grow, and one flush at a time is on its way.
         self.acknowledged.update(sent)
+        if self.changed is not None:
+            self.changed.update(dict.fromkeys(sent))
 
     def forget(self) -> None:
         """Nothing counts as acknowledged any more: every total is to be sent again."""
         self.acknowledged = {}
         self.floored.clear()
+        if self.changed is not None:
+            self.changed.update(dict.fromkeys(self.total))
         self.dirty.update(dict.fromkeys(self.total))
+        self.must = self.end
+
+    def send_again(self) -> None:
+        """What is not acknowledged and not refused is to be sent, whatever was done with it before."""
+        self.dirty.update((key, None) for key, _amount in self.pending() if key not in self.refused)
         self.must = self.end
 
     @property
@@ -105,6 +118,8 @@ class Table:
         self.total[key] = max(total, self.total.get(key, 0))
         self.refused.pop(key, None)
         self.dirty[key] = None
+        if self.changed is not None:
+            self.changed[key] = None
 
     def let_through(self, key: bytes) -> bool:
         """The key may be sent, and waits for its turn: holding it back now would break what its position promises."""

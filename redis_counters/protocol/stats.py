@@ -13,6 +13,7 @@ class Stats:
     ``flushed``: slot totals acknowledged by Redis. ``flushes``: scripts that brought totals and were answered with OK.
     ``pending``: slots not acknowledged at present. ``slots``: totals held in memory.
     ``snapshots``: counters read from Redis. ``failures``: rounds of flushing that did not go through.
+    ``journal_failures``: times that the journal could not be written.
     ``uncertain``: times that nobody could tell how far an actor got (see docs/design.md); 0 is the rule.
     """
 
@@ -23,5 +24,6 @@ class Stats:
     slots: int
     snapshots: int
     failures: int
+    journal_failures: int
     uncertain: int
     last_error: str | None

@@ -9,13 +9,14 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from redis_counters.errors import CounterError, Overflow, Refused
+from redis_counters.errors import CounterError, NotRecorded, Overflow, Refused
 from redis_counters.events import Event, EventKind
 from redis_counters.protocol.actor import Actor, Phase
 from redis_counters.protocol.buffer import Buffer
 from redis_counters.protocol.commands import CONTRACTS, Command, ErrorReply, Script
 from redis_counters.protocol.durability import confirm, shortfall
 from redis_counters.protocol.intake import Intake
+from redis_counters.protocol.journal import Recorder
 from redis_counters.protocol.keys import name_of, shard_of
 from redis_counters.protocol.refusals import error_for, refusal
 from redis_counters.protocol.replies import Reply
@@ -49,9 +50,12 @@ class Writer(Intake):
         self.folds = 0  # fold requests sent
         self.uncertain = 0  # times that nobody could tell how far an actor got
         self.closing = False
+        self.torn = False  # a round was ended in the middle of something, see `mend`
         self.round_open = False  # the round's batch has not all its places yet
         self.full = False  # as many names wait as are allowed to
         self._turn = 0
+        journal = settings.journal is not None
+        self.recorder = Recorder(self, strict=settings.journal_always) if journal else None
 
     def absorb(self) -> None:
         """As `drain`; also sees whether the buffer is full. Cost: also O(buckets)."""
@@ -77,6 +81,25 @@ class Writer(Intake):
         for table in self._tables():
             table.stop = ALL
         self.place_some()
+
+    def mend(self) -> None:
+        """After an exception in the middle of a round (out of a signal handler): what may be half done is done again.
+
+        What is not acknowledged is sent again, as by a fail-over, but for what Redis refused; nothing is on its way.
+        """
+        for bucket in self.buckets:
+            bucket.busy = False
+            for actor in bucket.actors:
+                for table in actor.tables:
+                    table.send_again()
+        gates = self.gates
+        if gates is not None:
+            for key0 in list(gates.waiting):
+                bucket0, _ = gates.keys.shard_key(name_of(key0), 0)
+                told = self.buckets[bucket0].tables[Kind.SHARDS].acknowledged.get(key0, 0)
+                if told:
+                    gates.answered(key0, told, None)
+        self.torn = False
 
     def place_some(self) -> None:
         """One chunk's worth of the round's batch has its places, so that sending need not wait for all of it."""
@@ -221,6 +244,14 @@ class Writer(Intake):
         bucket.busy = False
         bucket.failed = True
 
+    def unrecorded(self, request: Request) -> None:
+        """It was not sent, because it must be in the journal first."""
+        self.unanswered(request)
+        if not any(isinstance(error, NotRecorded) for error in self.errors):
+            self.errors.append(
+                NotRecorded("the journal cannot be written; what must be in it first waits, and is kept")
+            )
+
     def _fail(self, request: Request, error: CounterError) -> None:
         self.unanswered(request)
         self.errors.append(error)
@@ -238,7 +269,10 @@ class Writer(Intake):
         # GONE, nobody can tell: never over-count, so what is unknown counts as applied.
         seq = reply.number(0) if not gone else actor.base if actor.unknown is None else actor.seq
         rest, exact = actor.leftover(seq)
-        if gone and actor.unknown is not None and len(actor.unknown):
+        if gone and actor.unsure and (rest[0] or rest[1]):
+            self._doubt(actor, "its record was cleaned up, and its journal may be older than its last flush")
+            rest = ({}, {}, rest[2])
+        elif gone and actor.unknown is not None and len(actor.unknown):
             self._doubt(actor, "its record was cleaned up, and its last flush had no answer")
         elif gone and actor.last_proved < actor.last_acknowledged + self.settings.reassert_window:
             self._doubt(actor, "its record was cleaned up, and a fail-over may have taken back its last flushes")
@@ -269,7 +303,7 @@ class Writer(Intake):
     @property
     def clean(self) -> bool:
         """Nothing waits to be sent now."""
-        waits = self.buffer or self.unabsorbed or any(self.early)
+        waits = self.torn or self.buffer or self.unabsorbed or any(self.early)
         return not waits and all(a.clean for a in self.actors())
 
     @property

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from redis_counters.protocol.pump import WINDOW
-from tests.faces.either import FACES, Either, commandstats, reset_stats, truth
-from tests.servers import RealServer
+from tests.faces.either import FACES, Either, client_of, closed, commandstats, once, reset_stats, truth
+from tests.servers import Kind, RealServer
 
 
 @pytest.mark.parametrize("face", FACES)
@@ -77,3 +77,52 @@ def test_scripts_forgotten_all_the_time(any_server: RealServer, face: str) -> No
         over.set()
         thread.join(10)
     assert set(truth(any_server, [f"n{i}" for i in range(20)]).values()) == {60}
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_a_server_that_starts_anew_knows_no_script(any_kind: Kind, face: str) -> None:
+    """As one that is promoted, or comes into a cluster: the first call of a script is sent twice, nobody notices."""
+    server = RealServer.start(any_kind, "--appendonly", "yes", "--appendfsync", "always")
+
+    async def main() -> None:
+        client = client_of(face, server, retry=once(face))
+        async with Either(face, client, flush_interval=60, buckets=1) as counters:
+            for n in range(1, 4):
+                counters.incr("x")
+                counters.incr("y")
+                await counters.flush(20)
+                server.restart()
+                reset_stats(server)
+                assert await counters.get_many(["x", "y"], max_age=0) == {"x": n, "y": n}
+                assert commandstats(server)["eval"] == 1
+                counters.incr("x")
+                counters.decr("x")
+                await counters.flush(20)
+        await closed(client)
+
+    try:
+        asyncio.run(main())
+        assert truth(server, ["x", "y"]) == {b"x": 3, b"y": 3}
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_scripts_pushed_out_by_others(server: RealServer, face: str) -> None:
+    """Newer servers keep 500 texts that came by EVAL: others' scripts push ours out, and nobody notices."""
+    client: Any = server.client()
+
+    async def main() -> None:
+        async with Either.on(face, server, flush_interval=60) as counters:
+            for n in range(1, 4):
+                counters.incr("x")
+                counters.decr("y")
+                await counters.flush()
+                with client.pipeline(transaction=False) as pipe:
+                    for i in range(600):
+                        pipe.eval(f"return {n * 1000 + i}", 0)
+                    pipe.execute()
+                assert await counters.get_many(["x", "y"], max_age=0) == {"x": n, "y": -n}
+
+    asyncio.run(main())
+    assert truth(server, ["x", "y"]) == {b"x": 3, b"y": -3}

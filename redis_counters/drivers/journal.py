@@ -1,0 +1,218 @@
+"""The journal of one client: what changed is written down, and what killed processes left is taken over.
+
+Drivers lock and wait; this is told to do one thing at a time. Recording has three steps: ``take`` and ``settle`` need
+the core, ``write`` must not hold it up.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from redis_counters.drivers.journal_file import Damaged, Error, Gone, JournalFile, sweep
+from redis_counters.errors import NotRecorded, UsageError
+from redis_counters.events import Event, EventKind
+from redis_counters.protocol.core import Core
+from redis_counters.protocol.journal import Changes, Recorder, Stored
+from redis_counters.protocol.orphans import Orphan
+from redis_counters.protocol.values import Name, name_bytes
+
+REST = 1.0  # seconds until a journal that could not be written is tried again
+
+
+class Journal:
+    """The journals of one client: its own, made when there is something to record, and those it took over."""
+
+    def __init__(self, core: Core) -> None:
+        assert core.settings.journal is not None
+        self.core = core
+        self.directory = Path(os.path.abspath(core.settings.journal))
+        check_directory(self.directory)
+        self.begin()
+
+    def begin(self) -> None:
+        """Nothing is recorded, and nothing taken over: at the start, and in the child of a fork."""
+        self.files: dict[Recorder, JournalFile] = {}
+        self.orphans: list[tuple[Orphan, JournalFile]] = []
+        self.empty: list[JournalFile] = []  # not needed any more
+        self.sought = False  # what killed processes left
+        self.failing = False
+        self.retry_at = float("-inf")
+        self.closed = False
+
+    def try_now(self) -> None:
+        """There is no later."""
+        self.retry_at = float("-inf")
+
+    def unknown(self) -> None:
+        """Whoever wrote, if somebody did, will never say how it went."""
+        for recorder in (self.core.writer.recorder, *(o.writer.recorder for o in self.core.orphans if o.writer)):
+            if recorder is not None:
+                recorder.put_back(unknown=True)
+
+    @property
+    def may_seek(self) -> bool:
+        """Nobody has looked yet for what killed processes left."""
+        return not self.sought and not self.closed
+
+    # -- recording
+
+    def take(self, recorder: Recorder) -> Changes | bool:
+        """Return what is to be written; True: there is nothing, False: it would fail. The core is the caller's."""
+        if self.closed or (self.failing and self.core.clock() < self.retry_at):
+            return False
+        changes = recorder.take()
+        return True if changes is None else changes
+
+    def write(self, recorder: Recorder, changes: Changes) -> None:
+        """The changes are in the file. Raises what `settle` is to know; touches nothing of the core."""
+        self._file(recorder).write(changes)
+
+    def settle(self, recorder: Recorder, error: BaseException | None) -> bool:
+        """The recorder knows how that went. Returns whether it went well. The core is the caller's."""
+        if error is None:
+            recorder.kept()
+            self._worked()
+            return True
+        recorder.put_back(unknown=self._find(recorder) is not None)
+        self._failed(recorder, error)
+        if not isinstance(error, Error):
+            raise error
+        return False
+
+    def append(self, name: Name, amount: int) -> None:
+        """One call is recorded by itself, before it is counted. Raises NotRecorded. The core is the caller's."""
+        writer = self.core.writer
+        recorder = writer.recorder
+        assert recorder is not None
+        try:
+            if self.closed:
+                raise OSError("the journal is closed")
+            self._file(recorder).append(writer.calls + 1, name_bytes(name), amount)
+        except Error as error:
+            self._failed(recorder, error)
+            raise NotRecorded(
+                f"counter {name!r} was not counted: the journal in {str(self.directory)!r} cannot be written: {error}"
+            ) from error
+        writer.calls += 1
+        recorder.anything = True
+        self._worked()
+
+    def _find(self, recorder: Recorder) -> JournalFile | None:
+        for orphan, file in self.orphans:
+            if orphan.writer is not None and orphan.writer.recorder is recorder:
+                return file
+        return self.files.get(recorder)
+
+    def _forget(self, file: JournalFile | None) -> None:
+        self.orphans = [(orphan, each) for orphan, each in self.orphans if each is not file]
+        self.files = {recorder: each for recorder, each in self.files.items() if each is not file}
+
+    def _file(self, recorder: Recorder) -> JournalFile:
+        file = self._find(recorder)
+        if file is None:
+            settings = self.core.settings
+            about = Stored(settings.namespace, settings.region, recorder.strict)
+            file = self.files[recorder] = JournalFile.make(self.directory, about, self.core.mint)
+        return file
+
+    def _failed(self, recorder: Recorder, error: BaseException) -> None:
+        self.core.journal_failures += 1
+        if isinstance(error, Gone):  # the next is written to a new file, and from the beginning
+            file = self._find(recorder)
+            self._forget(file)
+            if file is not None:
+                file.remove()
+            recorder.start_over()
+        else:
+            self.retry_at = self.core.clock() + REST
+        if not self.failing:
+            self.failing = True
+            self.core.report(EventKind.JOURNAL_FAILED, f"{self.directory}: {error}; trying again")
+
+    def _worked(self) -> None:
+        if self.failing:
+            self.failing = False
+            self.core.report(EventKind.JOURNAL_RECOVERED, f"{self.directory} can be written again")
+
+    # -- what killed processes left
+
+    def seek(self) -> tuple[list[tuple[Orphan, JournalFile]], list[Event]]:
+        """Return the journals of processes that are gone, locked; and what happened. Touches nothing of the core."""
+        found: list[tuple[Orphan, JournalFile]] = []
+        events: list[Event] = []
+        settings = self.core.settings
+        try:
+            paths = sweep(self.directory)
+        except OSError as error:
+            return [], [Event(EventKind.JOURNAL_FAILED, f"{self.directory} cannot be searched: {error}")]
+        for path in paths:
+            file: JournalFile | None = None
+            try:
+                file = JournalFile.take_over(path)
+                stored = None if file is None else file.load(settings.namespace, settings.region)
+            except Damaged as error:
+                assert file is not None
+                aside = file.set_aside()
+                events.append(Event(EventKind.JOURNAL_DAMAGED, f"{path}: {error}; set aside as {aside.name}"))
+                continue
+            except Error as error:
+                events.append(Event(EventKind.JOURNAL_FAILED, f"{path} cannot be taken over now: {error}; left alone"))
+                stored = None
+            if file is not None and stored is None:
+                file.release()
+            elif file is not None and stored is not None:
+                events.append(Event(EventKind.JOURNAL_TAKEN_OVER, f"{path}, of a process that is gone"))
+                found.append((Orphan(stored, path.name), file))
+        return found, events
+
+    def adopt(self, found: list[tuple[Orphan, JournalFile]], events: list[Event]) -> None:
+        """What was found is told from the next round on. The core is the caller's."""
+        self.sought = True
+        self.orphans += found
+        self.core.orphans += [orphan for orphan, _file in found]
+        self.core.writer.events += events
+
+    def over(self) -> list[JournalFile]:
+        """Return the files that are not needed any more, to be removed; what Redis refuses stays in its journal."""
+        core = self.core
+        for orphan in core.orphans:
+            recorder = orphan.writer.recorder if orphan.writer is not None else None
+            file = self._find(recorder) if recorder is not None else None
+            if orphan.empty and file is not None:
+                self.empty.append(file)
+                self._forget(file)
+        core.orphans = [orphan for orphan in core.orphans if not orphan.over]
+        return self.empty
+
+    # -- the end
+
+    def close(self) -> None:
+        """Nothing is recorded any more: journals that are needed are left for whoever comes next, others removed."""
+        self.closed = True
+        writer = self.core.writer
+        own = self.files.get(writer.recorder) if writer.recorder is not None else None
+        if own is not None and writer.closed and not writer.refusals():
+            self._forget(own)
+            self.empty.append(own)
+        for file in self.over():
+            file.remove()
+        for file in [*self.files.values(), *(file for _orphan, file in self.orphans)]:
+            file.release()
+        self.files, self.orphans, self.empty = {}, [], []
+
+
+def check_directory(directory: Path) -> None:
+    """Raises UsageError where no journal can be written; makes nothing that stays."""
+    try:
+        if directory.exists():
+            with tempfile.TemporaryFile(dir=directory):
+                return
+        parent = next(each for each in directory.parents if each.exists())
+        if not parent.is_dir():
+            raise NotADirectoryError(f"{parent} is not a directory")
+        if not os.access(parent, os.W_OK | os.X_OK):
+            raise PermissionError(f"{parent} cannot be written")
+    except OSError as error:
+        raise UsageError(f"journal must be a directory that can be written, got {str(directory)!r}: {error}") from error

@@ -1,0 +1,177 @@
+"""Recording for both faces: who writes the journal when, and in which order. What is written is the recorder's matter.
+
+Changes are written in the order in which they were taken, one after the other, and never under the core's lock (nor in
+the event loop): the disk may take long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from redis_counters.drivers.journal import Journal
+from redis_counters.protocol.core import Core
+from redis_counters.protocol.journal import Recorder
+from redis_counters.protocol.values import Name
+
+T = TypeVar("T")
+
+
+class Recording:
+    """The journals of a client for threads."""
+
+    def __init__(self, core: Core, lock: threading.RLock) -> None:
+        self.core = core
+        self.journal = Journal(core)
+        self.lock = lock
+        self.order = threading.Lock()
+
+    def begin(self, lock: threading.RLock) -> None:
+        """In the child of a fork: nothing is recorded, and no lock is held."""
+        self.lock, self.order = lock, threading.Lock()
+        self.journal.begin()
+
+    def bury(self) -> None:
+        """The thread that wrote, if one did, is no more."""
+        self.order = threading.Lock()
+        with self.lock:
+            self.journal.unknown()
+
+    def own(self) -> bool:
+        """What this client has counted is in its journal. False if it cannot be written at present."""
+        recorder = self.core.writer.recorder
+        return recorder is not None and self.record(recorder)
+
+    def record(self, recorder: Recorder) -> bool:
+        """What changed is in the recorder's journal. False if it cannot be written at present."""
+        with self.order:
+            with self.lock:
+                changes = self.journal.take(recorder)
+            if isinstance(changes, bool):
+                return changes
+            failure: BaseException | None = None
+            try:
+                self.journal.write(recorder, changes)
+            except BaseException as error:  # also Ctrl-C: the recorder has to know
+                failure = error
+            with self.lock:
+                return self.journal.settle(recorder, failure)
+
+    def count(self, name: Name, amount: int) -> None:
+        """The amount is in the journal, then in the totals. Raises NotRecorded, Overflow: then it is not counted."""
+        with self.lock:
+            self.core.check_room(name, amount)
+            self.journal.append(name, amount)
+            self.core.count(name, amount)
+
+    def seek(self) -> None:
+        """What killed processes left is told from the next round on."""
+        if self.journal.may_seek:
+            with self.order:
+                if self.journal.may_seek:
+                    found, events = self.journal.seek()
+                    with self.lock:
+                        self.journal.adopt(found, events)
+
+    def tidy(self) -> None:
+        """Journals of which all is told are gone."""
+        if self.core.orphans:
+            with self.order:
+                with self.lock:
+                    empty = self.journal.over()
+                while empty:
+                    empty[-1].remove()
+                    empty.pop()
+
+    def close(self) -> None:
+        """All that is counted is in the journal, if it is needed any more; nothing is recorded from now on."""
+        self.journal.try_now()
+        kept = self.own()
+        with self.order, self.lock:
+            self.journal.close()
+            self.core.left_in_journal = kept
+
+
+class AsyncioRecording:
+    """The journals of a client for tasks: one thread of its own touches the disk, so that the loop does not wait."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self.journal = Journal(core)
+        self.thread: Executor | None = None
+        self.order = asyncio.Lock()
+
+    def begin(self) -> None:
+        """In the child of a fork: nothing is recorded, and there is no thread."""
+        self.thread = None
+        self.order = asyncio.Lock()
+        self.journal.begin()
+
+    def in_another_loop(self) -> None:
+        """The loop ended, perhaps while something was written."""
+        self.order = asyncio.Lock()
+        self.journal.unknown()
+
+    async def own(self) -> bool:
+        """As `Recording.own`."""
+        recorder = self.core.writer.recorder
+        return recorder is not None and await self.record(recorder)
+
+    async def record(self, recorder: Recorder) -> bool:
+        """As `Recording.record`."""
+        async with self.order:
+            changes = self.journal.take(recorder)
+            if isinstance(changes, bool):
+                return changes
+            failure: BaseException | None = None
+            try:
+                await self._in_thread(self.journal.write, recorder, changes)
+            except BaseException as error:  # cancelled, too: then nobody knows whether it was written, or will be
+                failure = error
+            return self.journal.settle(recorder, failure)
+
+    def count(self, name: Name, amount: int) -> None:
+        """As `Recording.count`; the loop waits for the disk."""
+        self.core.check_room(name, amount)
+        self.journal.append(name, amount)
+        self.core.count(name, amount)
+
+    async def seek(self) -> None:
+        """As `Recording.seek`."""
+        if self.journal.may_seek:
+            async with self.order:
+                if self.journal.may_seek:
+                    self.journal.sought = True  # if this is cancelled, what it found waits for the next process
+                    self.journal.adopt(*await self._in_thread(self.journal.seek))
+
+    async def tidy(self) -> None:
+        """As `Recording.tidy`."""
+        if self.core.orphans:
+            async with self.order:
+                empty = self.journal.over()
+                while empty:
+                    await self._in_thread(empty[-1].remove)
+                    empty.pop()
+
+    async def close(self) -> None:
+        """As `Recording.close`."""
+        self.core.writer.absorb()
+        self.journal.try_now()
+        kept = await self.own()
+        async with self.order:
+            self.journal.close()
+            self.core.left_in_journal = kept
+        if self.thread is not None:
+            self.thread.shutdown(wait=False)
+
+    async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
+        if self.thread is None:
+            self.thread = ThreadPoolExecutor(1, "redis-counters-journal")
+        try:
+            future = asyncio.get_running_loop().run_in_executor(self.thread, function, *arguments)
+        except RuntimeError:  # the interpreter is ending, no thread can be started
+            return function(*arguments)
+        return await future
