@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Iterable
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from redis_counters.crdt.tally import tally
 from redis_counters.errors import CounterError, WrongType
@@ -27,11 +27,13 @@ from redis_counters.protocol.values import CounterValue, name_shown
 from redis_counters.protocol.writer import Writer
 
 MOST_CACHED = 10_000  # names; the oldest snapshots go first
+MOST_FAILURES = 1_000  # names; whoever waited for one that is forgotten asks for himself
 MOST_ATTEMPTS = 5  # to read without an own actor ending meanwhile
 MOST_KEYS = 500  # shards that one script reads
 CROWD = 64  # fields of a shard from which on its actors are looked at: some may be gone
 MOST_CROWDED = 100  # such shards are remembered
 
+T = TypeVar("T")
 Asks = Generator[list[Command], list[object], dict[bytes, CounterValue]]
 
 
@@ -182,7 +184,10 @@ class Reads:
             if self.fetching.get(name) is ticket:
                 del self.fetching[name]
         if failure is not None:
+            for name in names:
+                self.failures.pop(name, None)
             self.failures.update(dict.fromkeys(names, (self.clock(), failure)))
+            _forget_oldest(self.failures, MOST_FAILURES)
         elif self.failures:
             for name in names:
                 self.failures.pop(name, None)
@@ -264,8 +269,7 @@ class Reads:
         for name, snapshot in found.items():
             cache.pop(name, None)  # so that the oldest stand in front
             cache[name] = snapshot
-        for oldest in list(islice(cache, max(0, len(cache) - MOST_CACHED))):
-            del cache[oldest]
+        _forget_oldest(cache, MOST_CACHED)
         self.snapshots += len(found)
         writer.drain()
         return {name: self._merged(name, snapshot) for name, snapshot in found.items()}
@@ -345,6 +349,11 @@ class Reads:
             if writer.shards.of(name) > width:  # a handle may have asked for more meanwhile
                 more.append((name, snapshot, [keys.shard_key(name, n) for n in range(width, writer.shards.of(name))]))
         return more
+
+
+def _forget_oldest(kept: dict[bytes, T], most: int) -> None:
+    for oldest in list(islice(kept, max(0, len(kept) - most))):
+        del kept[oldest]
 
 
 def _ask_for(keys: list[bytes]) -> Generator[list[Command], list[object], list[object]]:
