@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
 
 import pytest
-import redis
-import redis.asyncio
 
 from redis_counters import Unavailable
-from redis_counters.testing import LossyLink
-from tests.faces.either import FACES, Either, client_of, closed, commandstats, once, reset_stats, truth
+from tests.faces.either import FACES, Either, client_of, closed, once, truth
 from tests.servers import RealServer
 
 SOON = 5.0  # no test of a time: only that a call with a timeout of a part of a second ends at all
@@ -115,66 +111,3 @@ def test_redis_hangs(private_server: RealServer, face: str) -> None:
 
     asyncio.run(main())
     assert truth(private_server, ["x"]) == {b"x": 201}
-
-
-@pytest.mark.parametrize("face", FACES)
-def test_tens_of_thousands_of_names_after_an_outage(any_server: RealServer, face: str) -> None:
-    """50,000 names that waited go out in chunks of at most max_batch, each once; no answer comes late by it."""
-    names = [f"n{i}" for i in range(50_000)]
-
-    async def main(link: LossyLink) -> None:
-        module: Any = redis if face == "blocking" else redis.asyncio
-        client = module.Redis.from_url(link.url)
-        try:
-            async with Either(face, client, flush_interval=0.01) as counters:
-                counters.incr("first")
-                await counters.flush()
-                link.stop()
-                for name in names:
-                    counters.incr(name)
-                with pytest.raises(Unavailable) as caught:
-                    await counters.flush(0.2)
-                assert len(caught.value.pending) == 50_000
-                link.start()
-                reset_stats(any_server)
-                await counters.flush(20)
-                sent = commandstats(any_server)
-                assert 50_000 / 500 <= sent["evalsha"] <= 50_000 / 500 + 3 * 16 + 5
-                assert sent["hset"] + sent.get("hsetnx", 0) < 50_000 * 2.2
-                assert counters.stats().pending == 0
-        finally:
-            await closed(client)
-
-    with LossyLink(any_server.url) as link:
-        asyncio.run(main(link))
-    values = truth(any_server, names)
-    assert len(values) == 50_000
-    assert set(values.values()) == {1}
-
-
-@pytest.mark.parametrize("face", FACES)
-def test_chunks_that_arrived_are_not_sent_again(any_server: RealServer, face: str) -> None:
-    """A connection that breaks in the middle of many chunks costs a repetition of those unanswered, no others."""
-
-    async def main(link: LossyLink) -> None:
-        module: Any = redis if face == "blocking" else redis.asyncio
-        client = module.Redis.from_url(link.url)
-        try:
-            async with Either(face, client, flush_interval=60, max_batch=10, buckets=4) as counters:
-                counters.incr("first")
-                await counters.flush()
-                for i in range(400):
-                    counters.incr(f"n{i}")
-                link.drop_reply(every=15, times=2, commands=["EVALSHA"])
-                before = link.commands["EVALSHA"]
-                await counters.flush(20)
-                assert link.dropped == 2
-                chunks = 400 / 10
-                assert chunks <= link.commands["EVALSHA"] - before <= chunks + 4 + 3 + 2 * 4
-                link.heal()
-        finally:
-            await closed(client)
-
-    with LossyLink(any_server.url) as link:
-        asyncio.run(main(link))
-    assert set(truth(any_server, [f"n{i}" for i in range(400)]).values()) == {1}
