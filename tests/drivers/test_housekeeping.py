@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from redis_counters import Counters, Event, EventKind
 from redis_counters.protocol import housekeeping
+from redis_counters.protocol.janitor import Tally, one_pass, upkeep_of
+from redis_counters.protocol.settings import make_settings
 from tests.faces.either import FACES, Either, commandstats, reset_stats, truth
-from tests.protocol.cleaning import LONG, UPKEEP, House
+from tests.protocol.cleaning import LONG, UPKEEP, House, drive
 from tests.servers import RealServer
 
 PATIENCE = 30.0
@@ -126,3 +134,298 @@ def test_a_read_that_meets_a_crowd_has_it_folded(any_server: RealServer, face: s
     assert house.client.hlen(house.keys.shard_key(b"other", 0)[1]) == 101
     writer.close()
     assert truth(any_server, ["likes", "other"]) == {b"likes": 107, b"other": 100}
+
+
+@eager
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("missing", ["scan", "hscan", "time", "info"])
+def test_a_user_without_the_right_to_it_counts(
+    any_server: RealServer, face: str, missing: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The janitor tries in each period, and says nothing; flushes and reads go on. INFO it does without."""
+    house, admin = House(any_server.client(), buckets=16), any_server.client()
+    house.short_lived(b"likes")
+    house.age()
+    house.clean_up()
+    house.age()
+    admin.acl_setuser("partly", enabled=True, passwords=["+secret"], keys=["*"], commands=["+@all", f"-{missing}"])
+
+    async def main() -> None:
+        url = any_server.url.replace("://", "://partly:secret@")
+        async with Either.url(face, url, observer=events.append) as counters:
+            if missing == "time":  # scripts need it too
+                return
+            counters.incr("likes")
+            await counters.flush()
+            janitor = counters.counters._core.housekeeping
+            for _ in range(3):
+                before = janitor._next_pass
+                await until(lambda before=before: janitor._next_pass > before)  # type: ignore[misc]
+                counters.incr("likes")
+                await counters.flush()
+                house.client.hdel("rc:meta", "j")
+            assert await counters.get("likes", max_age=0) == 5
+            assert counters.stats().failures == 0
+
+    events = list[Event]()
+    try:
+        asyncio.run(main())
+    finally:
+        admin.acl_deluser("partly")
+    if missing in ("scan", "hscan"):
+        assert house.states(b"test") == "c"
+        assert events == []
+        assert [record for record in caplog.records if record.levelname not in ("DEBUG", "INFO")] == []
+    elif missing == "info":
+        assert house.states(b"test") == "f"
+
+
+@eager
+@pytest.mark.parametrize("face", FACES)
+def test_a_fault_of_redis_ends_a_pass_and_no_more(any_server: RealServer, face: str) -> None:
+    """A registry of another type, a namespace's record that is lost: counting goes on, and later passes too."""
+    house = House(any_server.client(), buckets=16)
+
+    async def main() -> None:
+        async with Either.on(face, any_server) as counters:
+            counters.incr("x")
+            await counters.flush()
+            janitor = counters.counters._core.housekeeping
+            bucket = house.keys.bucket(b"x", 0)
+            house.client.set(house.keys.registries[(bucket + 1) % 16], "mine")
+            for _ in range(3):
+                before = janitor._next_pass
+                await until(lambda before=before: janitor._next_pass > before)  # type: ignore[misc]
+                house.client.delete("rc:meta")
+                counters.incr("x")
+                await counters.flush()
+            assert await counters.get("x", max_age=0) == 4
+            assert counters.stats().failures == 0
+
+    asyncio.run(main())
+
+
+def test_who_lives_shortly_keeps_no_house(any_server: RealServer) -> None:
+    """A client begins its first pass half a period after its start, or later; before that it asks for nothing."""
+    reset_stats(any_server)
+    for _ in range(5):
+        with Counters.from_url(any_server.url) as counters:
+            counters.incr("x")
+            assert counters._core.housekeeping.wait() > 100
+    assert not {"scan", "hscan"} & set(commandstats(any_server))
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_between_passes_nothing_is_sent(any_server: RealServer, monkeypatch: pytest.MonkeyPatch, face: str) -> None:
+    """The background looks whether it is time, as often as it looks at the buffer, and goes on sleeping."""
+    looks, steps, wait = 0, 0, housekeeping.Housekeeping.wait
+
+    def look(self: housekeeping.Housekeeping) -> float:
+        nonlocal looks
+        looks += 1
+        return wait(self)
+
+    def step(self: housekeeping.Housekeeping) -> None:
+        nonlocal steps
+        steps += 1
+
+    monkeypatch.setattr(housekeeping.Housekeeping, "wait", look)
+    monkeypatch.setattr(housekeeping.Housekeeping, "commands", step)
+
+    async def main() -> None:
+        async with Either.on(face, any_server, flush_interval=0.02) as counters:
+            counters.incr("x")
+            await counters.flush()
+            begun = looks
+            await until(lambda: looks > begun + 5)
+
+    asyncio.run(main())
+    assert steps == 0
+
+
+# -- several at once
+
+
+@eager
+def test_many_janitors_and_owners_at_once(any_server: RealServer) -> None:
+    """Three janitors go round without a pause, owners flush, rotate, close, and are closed: every count is exact."""
+    client: Any = any_server.client()
+    house = House(client, buckets=4)
+    names, stop, failures = [f"n{i}" for i in range(12)], threading.Event(), list[BaseException]()
+    upkeep = upkeep_of(make_settings(actor_ttl=0.5, reassert_window=0.25, retention=3))
+    assert upkeep == (1, 1, 3)
+    tallies = [Tally() for _ in range(3)]
+
+    def janitor(tally: Tally) -> None:
+        own = any_server.client()
+        try:
+            while not stop.is_set():
+                drive(own, one_pass(house.keys, upkeep, tally))
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=janitor, args=(tally,)) for tally in tallies]
+    for thread in threads:
+        thread.start()
+    issued = 0
+    unsure = 0
+    end = time.monotonic() + 60
+    while time.monotonic() < end and min(_done(tallies)) < 20:
+        with Counters.from_url(
+            any_server.url, flush_interval=0.02, rotate_slots=3, reassert_window=0.2, actor_ttl=30, buckets=4
+        ) as counters:
+            for turn in range(3):
+                for name in names[turn:]:
+                    counters.incr(name, 3)
+                    counters.decr(name)
+                    issued += 2
+                counters.flush()
+                for name in names[:3]:
+                    house.short_lived(name.encode(), 5)
+                    issued += 5
+                if turn == 1:
+                    time.sleep(1.2)  # long enough to be closed by others
+            unsure += counters.stats().uncertain
+    stop.set()
+    for thread in threads:
+        thread.join(30)
+    assert failures == []
+    assert min(_done(tallies)) >= 20
+    assert unsure == 0
+    assert sum(truth(any_server, names).values()) == issued
+
+
+def _done(tallies: list[Tally]) -> tuple[int, int, int]:
+    """Return how many were closed, folded, forgotten by them together."""
+    return (
+        sum(len(tally.reaped) for tally in tallies),
+        sum(len(tally.folded) for tally in tallies),
+        sum(len(tally.cleaned) for tally in tallies),
+    )
+
+
+# -- owners that sleep
+
+
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("waiting", [0, 5])
+@pytest.mark.parametrize("how", ["reaped", "folded", "cleaned"])
+def test_an_owner_comes_back(any_server: RealServer, face: str, waiting: int, how: str) -> None:
+    """Exact within the retention period; after it, it says that it cannot know of a fail-over in between."""
+    house, events = House(any_server.client(), buckets=16), list[Event]()
+
+    async def main() -> None:
+        async with Either.on(face, any_server, flush_interval=3600, observer=events.append) as counters:
+            counters.incr("x", 10)
+            counters.decr("x", 1)
+            await counters.flush()
+            counters.add("x", waiting)
+            house.age(UPKEEP.actor_ttl)
+            for step in ("reaped", "folded", "cleaned"):
+                house.clean_up()
+                house.age(UPKEEP.delay + 1 if step == "reaped" else UPKEEP.retention + 1)
+                if step == how:
+                    break
+            assert house.states() == {"reaped": "c", "folded": "f", "cleaned": ""}[how]
+            assert await counters.get("x", max_age=0) == 9 + waiting
+            counters.incr("x")
+            assert await counters.get("x", max_age=0) == 10 + waiting
+            await counters.flush()
+            assert counters.stats().uncertain == (how == "cleaned")
+            assert counters.stats().pending == 0
+
+    asyncio.run(main())
+    kinds = {event.kind for event in events}
+    assert (EventKind.MOVED in kinds, EventKind.UNCERTAIN in kinds) == (how == "folded", how == "cleaned")
+    assert (EventKind.REOPENED in kinds) == (how != "cleaned")
+    lost = waiting + 1 if how == "cleaned" else 0  # it did not notice its sleep: its first flush was in doubt
+    assert 10 + waiting - lost <= truth(any_server, ["x"])[b"x"] <= 10 + waiting
+
+
+SLEEPER = """
+import sys, time
+import {module} as face
+from redis_counters import EventKind
+
+told = []
+options = dict(flush_interval=0.02, actor_ttl=1, reassert_window=0.3, retention={retention}, observer=told.append)
+
+def report(counters):
+    unsure = sum(event.kind is EventKind.UNCERTAIN for event in told)
+    print("told", counters.stats().uncertain, unsure, flush=True)
+"""
+BLOCKING = """
+with face.Counters.from_url(sys.argv[1], **options) as counters:
+    counters.incr("x", 10)
+    counters.flush()
+    print("counted", flush=True)
+    sys.stdin.readline()
+    counters.incr("x", 5)
+    counters.flush()
+    report(counters)
+"""
+ASYNCIO = """
+import asyncio
+
+async def main():
+    async with face.Counters.from_url(sys.argv[1], **options) as counters:
+        counters.incr("x", 10)
+        await counters.flush()
+        print("counted", flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
+        counters.incr("x", 5)
+        await counters.flush()
+        report(counters)
+
+asyncio.run(main())
+"""
+
+
+@eager
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("retention", [3600, 0])
+def test_a_frozen_process_wakes_up(any_server: RealServer, face: str, retention: int) -> None:
+    """SIGSTOP, for as long as it takes a client's background to close, fold and forget its actor, in real time."""
+    house = House(any_server.client(), buckets=16)
+    module = "redis_counters" if face == "blocking" else "redis_counters.asyncio"
+    program = SLEEPER.format(module=module, retention=retention) + (BLOCKING if face == "blocking" else ASYNCIO)
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, any_server.url],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    stdin, stdout = process.stdin, process.stdout
+    assert stdin is not None
+    assert stdout is not None
+    try:
+        assert stdout.readline() == b"counted\n"
+        os.kill(process.pid, signal.SIGSTOP)
+        (sleeper,) = [record.actor for _, record in house.records()]
+
+        def state() -> str:
+            return "".join(record.state.decode() for _, record in house.records() if record.actor == sleeper)
+
+        async def main() -> None:
+            options = {"actor_ttl": 1, "reassert_window": 0.3, "retention": retention, "rotate_age": 3600}
+            async with Either.on(face, any_server, **options) as counters:
+                while state() != ("f" if retention else ""):
+                    counters.incr("y")  # it lives
+                    await counters.flush()
+                    await asyncio.sleep(0.05)
+                os.kill(process.pid, signal.SIGCONT)
+                stdin.write(b"\n")
+                stdin.flush()
+                told = await asyncio.to_thread(stdout.readline)
+                assert told == (b"told 0 0\n" if retention else b"told 1 1\n")
+
+        asyncio.run(main())
+        assert process.wait(30) == 0
+    finally:
+        if process.poll() is None:
+            os.kill(process.pid, signal.SIGCONT)
+            process.kill()
+            process.wait()
+        stdin.close()
+        stdout.close()
+    assert truth(any_server, ["x"]) == {b"x": 15}
