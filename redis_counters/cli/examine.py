@@ -64,6 +64,7 @@ def examine(client: redis.Redis, namespace: str = options.DEFAULT_NAMESPACE) -> 
         judge.persistence(info, config),
         judge.replication(info, config),
         *judge.permissions(try_commands(client, namespace_bytes(namespace))),
+        *judge.housekeeping(_try_scans(client, namespace_bytes(namespace))),
         *judge.optional_permissions([info_trial, config_trial]),
         judge.retries(*_retries(settings)),
         judge.connection(settings),
@@ -117,6 +118,12 @@ def try_commands(client: redis.Redis, namespace: bytes) -> Iterator[Trial]:
     yield from (
         _try(client, command, *arguments)[0] for command, *arguments in (("HGETALL", key), ("HMGET", key, b"f"))
     )
+
+
+def _try_scans(client: redis.Redis, namespace: bytes) -> Iterator[Trial]:
+    """What the janitor reads with, outside of scripts."""
+    yield _try(client, "SCAN", b"0", b"COUNT", 1)[0]
+    yield _try(client, "HSCAN", b"{%b:0}:doctor" % namespace, b"0")[0]
 
 
 def _try(client: redis.Redis, command: str, *arguments: Any) -> tuple[Trial, Any]:

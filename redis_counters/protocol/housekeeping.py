@@ -15,7 +15,8 @@ SHARE = 10  # a period is that part of `actor_ttl`,
 LEAST_PERIOD = 5.0  # or as many seconds, if that is more
 REPAIR_PAUSE = 5.0  # seconds between looks at shards that reads found crowded
 LEAST_PAUSE = 0.005  # seconds between two steps,
-IDLENESS = 4  # or as many times what the step took, if that is more
+IDLENESS = 4  # or as many times what the step took, if that is more,
+MOST_PAUSE = 0.5  # but not longer: it may have been the machine that was slow
 
 
 class Housekeeping:
@@ -70,7 +71,7 @@ class Housekeeping:
     def answered(self, answers: list[object], took: float) -> None:
         """Take in the answers to the commands, which took so many seconds."""
         self._answers = answers
-        self._next_step = self.clock() + max(LEAST_PAUSE, IDLENESS * took)
+        self._next_step = self.clock() + min(max(LEAST_PAUSE, IDLENESS * took), MOST_PAUSE)
 
     def abandoned(self) -> None:
         """The answers will not come: the pass is over, another will find what this one left."""

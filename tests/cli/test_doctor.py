@@ -318,3 +318,12 @@ def test_a_follower(any_server: RealServer, private_server: RealServer) -> None:
     found = levels(examine(follower))
     assert found["replication"] is PROBLEM
     assert found["permission HDEL"] is PROBLEM
+
+
+def test_the_janitor_s_permissions_are_optional(server: RealServer, user: redis.Redis) -> None:
+    """Without SCAN and HSCAN counting works, and others clean up; with them nothing is said of it."""
+    assert not {"permission SCAN", "permission HSCAN"} & levels(examine(user)).keys()
+    acl(server, "SETUSER", "u", "-scan", "-hscan")
+    found = levels(examine(user))
+    assert (found["permission SCAN"], found["permission HSCAN"], found["permissions"]) == (OK, OK, OK)
+    assert PROBLEM not in found.values()
