@@ -55,6 +55,7 @@ def settle_flush(core: Core, reached: bool, limit: float) -> None:
 
 def settle_close(core: Core, limit: float, refusal: Refused | None) -> None:
     """Raise what close() has to raise after its time, or nothing; what is lost is logged, a line per counter."""
+    core.housekeeping.abandoned()  # what its janitor has done so far is told
     refusals = core.writer.refusals()
     if not core.writer.clean:
         error = unavailable(core, f"closed before all was applied, after {limit:g} s", kept=_left(core))

@@ -70,6 +70,8 @@ class Housekeeping:
 
     def answered(self, answers: list[object], took: float) -> None:
         """Take in the answers to the commands, which took so many seconds."""
+        if self.steps is None:  # abandoned meanwhile
+            return
         self._answers = answers
         self._next_step = self.clock() + min(max(LEAST_PAUSE, IDLENESS * took), MOST_PAUSE)
 
