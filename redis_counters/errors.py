@@ -50,7 +50,7 @@ class Overflow(Refused):
 
 
 class WrongType(Refused):
-    """A key of this counter holds something that is not a counter; its increments are kept, not applied."""
+    """A key of this counter, or of the namespace, holds something else; what was counted is kept, not applied."""
 
 
 class NotPermitted(Refused):

@@ -244,6 +244,18 @@ def test_commands_can_arrive_twice(link: LossyLink, direct: redis.Redis, protoco
     assert direct.get("n") == b"110" == b"%d" % link.commands[INCRBY]
 
 
+def test_replies_can_be_replaced(link: LossyLink, direct: redis.Redis) -> None:
+    """The command is applied, whatever the client is told of it."""
+    link.replace_reply(b"-ERR proxy timeout\r\n", every=2, commands={INCRBY})
+    with through(link, retries=0) as client, client.pipeline(transaction=False) as pipe:
+        for _ in range(4):
+            pipe.incr("n")
+        told = pipe.execute(raise_on_error=False)
+    assert [str(answer) for answer in told] == ["1", "proxy timeout", "3", "proxy timeout"]
+    assert direct.get("n") == b"4"
+    assert link.replaced == 2
+
+
 def test_a_cut_in_the_middle_of_a_batch(link: LossyLink, direct: redis.Redis) -> None:
     """What stands before the cut is applied, what stands behind it is not."""
     link.cut_before(every=30, commands={INCRBY}, times=1)

@@ -25,7 +25,7 @@ from enum import Enum, auto
 from itertools import islice
 
 from redis_counters.protocol.commands import Argument, Command, Script
-from redis_counters.protocol.replies import Reply
+from redis_counters.protocol.replies import BadReply, Reply
 from redis_counters.protocol.slots import Kind, Table
 
 MOST_UNANSWERED = 64  # flushes that got no answer and are remembered all the same
@@ -62,7 +62,9 @@ class Chunk:
         return sum(map(len, self.totals))
 
     def item(self, number: int) -> tuple[Kind, bytes]:
-        """Return the kind and key of an item, counted from 1 as the script does."""
+        """Return the kind and key of an item, counted from 1 as the script does. Raises BadReply if there is none."""
+        if not 1 <= number <= len(self):
+            raise BadReply(f"item {number} of {len(self)}")
         if self.items is not None:
             return self.items[number - 1]
         return Kind.PLUS, next(islice(self.totals[Kind.PLUS], number - 1, None))
@@ -272,10 +274,10 @@ class Actor:
 
     def _answer_open(self, reply: Reply) -> None:
         if reply.word == "OPEN":
-            self.id = reply.text(0)
+            self.id, recorded = reply.text(0), reply.number(1)
             self.phase = Phase.ACTIVE
-            if reply.number(1) < self.base:  # an older state of us
-                self._lost(reply.number(1))
+            if recorded < self.base:  # an older state of us
+                self._lost(recorded)
 
     def _lost(self, recorded: int) -> None:
         """Acknowledged flushes are missing (a fail-over): everything is told again."""
@@ -290,6 +292,8 @@ class Actor:
         chunk = self.unknown
         assert chunk is not None
         if reply.word == "OK":
+            if reply.number(0) != chunk.seq:
+                raise BadReply(f"OK came for flush {reply.number(0)} instead of {chunk.seq}")
             if len(chunk):
                 self.last_acknowledged = now
             self._acknowledge(chunk, reply)
@@ -300,8 +304,10 @@ class Actor:
         elif reply.word == "REGRESS":
             self._lost(reply.number(0))
         elif reply.word == "MISSING":
-            for number in reply.numbers():
-                kind, key = chunk.item(number)
+            missing = [chunk.item(number) for number in reply.numbers()]
+            if not all(key in self.tables[kind].acknowledged for kind, key in missing):
+                raise BadReply("MISSING came for a slot that was never acknowledged")
+            for kind, key in missing:
                 self.tables[kind].floored.add(key)
         else:  # CLOSED, UNKNOWN: a second copy of the flush may still arrive, so it stays unknown
             self.phase = Phase.REOPEN

@@ -11,6 +11,7 @@ from redis_counters.protocol.commands import Command, hgetall, hmget
 from redis_counters.protocol.keys import KeySpace
 from redis_counters.protocol.namespace import look_up_namespace
 from redis_counters.protocol.reads import Reads, pairs_of
+from redis_counters.protocol.shards import check_told
 from redis_counters.protocol.values import Name, name_bytes, name_shown
 
 
@@ -70,7 +71,9 @@ def inspect(reads: Reads, name: Name) -> Generator[list[Command], list[object], 
 
 def _slot_map(raw: object, name: bytes) -> SlotMap:
     try:
-        return parse(dict(pairs_of(raw, name)))
+        found = parse(dict(pairs_of(raw, name)))
+        check_told(found.shards)
+        return found
     except ValueError as error:
         raise WrongType(f"counter {name_shown(name)!r}: {error}", counter=name) from None
 
@@ -78,6 +81,9 @@ def _slot_map(raw: object, name: bytes) -> SlotMap:
 def _actor_view(actor: bytes, record: object) -> ActorView:
     if not isinstance(record, bytes):
         return ActorView(actor, "gone", 0, 0, "")
-    state, seq, seen, _owner, display = record.split(b" ", 4)
-    word = {b"o": "open", b"c": "closed", b"f": "folded"}.get(state, "unknown")
-    return ActorView(actor, word, int(seq), int(seen), display.decode("utf-8", "replace"))
+    try:
+        state, seq, seen, _owner, display = record.split(b" ", 4)
+        word = {b"o": "open", b"c": "closed", b"f": "folded"}.get(state, "unknown")
+        return ActorView(actor, word, int(seq), int(seen), display.decode("utf-8", "replace"))
+    except ValueError:
+        return ActorView(actor, "unreadable", 0, 0, record[:40].decode("utf-8", "replace"))

@@ -19,7 +19,7 @@ from zlib import crc32
 from redis_counters.errors import UsageError
 
 SCHEMA = 1
-DEFAULT_BUCKETS = 16
+DEFAULT_BUCKETS, MOST_BUCKETS = 16, 16_384
 
 
 def meta_key(namespace: bytes) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from redis_counters.errors import SchemaMismatch
 from redis_counters.protocol.commands import CONTRACTS, Command, ErrorReply, Script, hmget
-from redis_counters.protocol.keys import SCHEMA, KeySpace, meta_key
+from redis_counters.protocol.keys import MOST_BUCKETS, SCHEMA, KeySpace, meta_key
 from redis_counters.protocol.refusals import error_for
 from redis_counters.protocol.replies import BadReply, Reply
 from redis_counters.protocol.settings import Settings
@@ -20,7 +20,7 @@ def open_namespace(settings: Settings, buckets: int) -> Command:
 def opened_keys(raw: object, settings: Settings) -> KeySpace:
     """Return the key space from the answer to `open_namespace`. Raises as `settled_keys`, and what Redis refuses."""
     if isinstance(raw, ErrorReply):
-        raise error_for(raw, Script.NAMESPACE_OPEN)
+        raise error_for(raw, Script.NAMESPACE_OPEN, meta_key(settings.namespace))
     return settled_keys(Reply(raw, CONTRACTS[Script.NAMESPACE_OPEN].replies).values, settings)
 
 
@@ -36,9 +36,10 @@ def settled_keys(values: Sequence[object], settings: Settings) -> KeySpace:
         raise BadReply(f"expected schema, buckets and region of namespace {name!r}, got {len(values)} values")
     schema, buckets, region = (value if isinstance(value, bytes) else str(value).encode() for value in values)
     if schema != b"%d" % SCHEMA:
-        raise SchemaMismatch(f"namespace {name!r} has schema {schema.decode()!r}, this version knows {SCHEMA}")
+        shown = schema.decode("utf-8", "replace")
+        raise SchemaMismatch(f"namespace {name!r} has schema {shown!r}, this version knows {SCHEMA}")
     if region != settings.region:
         raise SchemaMismatch(f"namespace {name!r} belongs to region {region!r}, not {settings.region!r}")
-    if not buckets.isdigit() or int(buckets) < 1:
-        raise SchemaMismatch(f"namespace {name!r} has {buckets.decode()!r} buckets")
+    if not buckets.isdigit() or len(buckets) > 5 or not 1 <= int(buckets) <= MOST_BUCKETS:
+        raise SchemaMismatch(f"namespace {name!r} has {buckets.decode('utf-8', 'replace')[:40]!r} buckets")
     return KeySpace(settings.namespace, int(buckets))

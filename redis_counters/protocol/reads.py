@@ -17,11 +17,12 @@ from redis_counters.crdt.tally import tally
 from redis_counters.errors import CounterError, WrongType
 from redis_counters.protocol.actor import Actor
 from redis_counters.protocol.commands import Command, ErrorReply, Script, hgetall, hmget
-from redis_counters.protocol.keys import KeySpace
+from redis_counters.protocol.keys import KeySpace, meta_key
 from redis_counters.protocol.namespace import look_up_namespace, settled_keys
 from redis_counters.protocol.permissions import named_text
 from redis_counters.protocol.refusals import error_for
 from redis_counters.protocol.replies import BadReply
+from redis_counters.protocol.shards import check_told
 from redis_counters.protocol.slots import Kind, Table
 from redis_counters.protocol.values import CounterValue, name_shown
 from redis_counters.protocol.writer import Writer
@@ -276,7 +277,7 @@ class Reads:
 
     def settle(self, raw: object) -> bool:
         """The buckets are known, from the namespace's record; False if there is none, so nothing has been counted."""
-        values = _list(raw)
+        values = _list(raw, meta_key(self.writer.settings.namespace))
         if None in values:
             return False
         self.writer.settle(settled_keys(values, self.writer.settings), self.clock())
@@ -335,8 +336,12 @@ class Reads:
             for (bucket, key), text in zip(places, rest, strict=False):
                 try:
                     counted, told = tally(pairs_of(text, name))
+                    if told > 1:
+                        check_told(told)
                 except ValueError as error:
                     raise WrongType(f"counter {name_shown(name)!r}: {error}", counter=name) from None
+                except TypeError:  # numbers, lists, errors where a hash has texts
+                    raise BadReply(f"counter {name_shown(name)!r}: what came as its fields are no texts") from None
                 snapshot.counted += counted
                 shards = max(shards, told)
                 if _is_crowded(text) and len(self.crowded) < MOST_CROWDED:
@@ -411,9 +416,9 @@ def _not_in(snapshot: Snapshot, owner: bytes, table: Table, key: bytes) -> tuple
     return max(0, total - slot), total - table.acknowledged.get(key, 0)
 
 
-def _list(raw: object) -> list[object]:
+def _list(raw: object, key: bytes | None = None) -> list[object]:
     if isinstance(raw, ErrorReply):
-        raise error_for(raw, None)
+        raise error_for(raw, None, key)
     if not isinstance(raw, list):
         raise BadReply(f"expected a list, got {type(raw).__name__}")
     return raw
@@ -430,7 +435,10 @@ def pairs_of(raw: object, name: bytes) -> Iterable[tuple[bytes, bytes]]:
     """Return the fields of a hash, from a map (RESP3), a flat list (RESP2) or the text of slots_read."""
     if isinstance(raw, bytes):
         if not raw.startswith(b"!"):
-            texts = iter(raw.split(b" "))
+            parts = raw.split(b" ")
+            if len(parts) % 2 and raw:  # a blank inside of one: whoever put it there, it was not us
+                raise ValueError(f"{len(parts)} names and values of fields, which is an odd number")
+            texts = iter(parts)
             return zip(texts, texts)  # noqa: B905 - an empty text is one part, and no field
         raw = ErrorReply(named_text(raw[1:].decode("utf-8", "replace"), ("HGETALL",)))  # all that slots_read calls
     if isinstance(raw, dict):

@@ -18,8 +18,8 @@ def from_the_wrong_server(reply: ErrorReply) -> bool:
     return reply.code in ("READONLY", "MASTERDOWN") or "-READONLY " in reply.text
 
 
-def error_for(reply: ErrorReply, script: Script | None) -> CounterError:
-    """Return our error for an error of Redis to a whole command."""
+def error_for(reply: ErrorReply, script: Script | None, key: bytes | None = None) -> CounterError:
+    """Return our error for an error of Redis to a whole command. ``key``: the one that it must be of, if of any."""
     what = f"{script.value}: " if script else ""
     if reply.code == "NOPERM" or is_denied(reply.text):
         return NotPermitted(f"{what}{reply.text}")
@@ -28,6 +28,8 @@ def error_for(reply: ErrorReply, script: Script | None) -> CounterError:
     # Redis 6.2 puts the error of a command inside a script into a sentence of its own.
     if reply.code in _PASSING or any(f"-{code} " in reply.text for code in _PASSING) or "OOM" in reply.text:
         return Unavailable(f"{what}{reply.text}")
+    if "WRONGTYPE" in reply.text and key is not None:
+        return WrongType(f"{what}the key {name_shown(key)!r} holds something else: {reply.text}")
     return Refused(f"{what}{reply.text}")
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from redis_counters.errors import Unavailable
 
+MOST = 2**53  # numbers of flushes are Lua numbers
+
 
 class BadReply(Unavailable):
     """Something answered that is not one of our scripts: a proxy, a broken peer. Nothing is taken from it."""
@@ -28,9 +30,12 @@ class Reply:
     def number(self, index: int) -> int:
         """Return a value that is a sequence number (never a count)."""
         try:
-            return int(self.values[index])
+            number = int(self.values[index])
         except (IndexError, TypeError, ValueError):
             raise BadReply(f"{self.word} came without its number {index + 1}") from None
+        if not 0 <= number < MOST:
+            raise BadReply(f"{self.word} came with {number} as its number {index + 1}")
+        return number
 
     def numbers(self) -> list[int]:
         return [self.number(i) for i in range(len(self.values))]
@@ -44,5 +49,7 @@ class Reply:
 
     def refused(self) -> Iterator[tuple[int, str]]:
         """Yield (item number, error text) from the list behind the first value."""
+        if len(self.values) % 2 == 0:
+            raise BadReply(f"{self.word} came with {len(self.values)} values: an item without its error")
         for i in range(1, len(self.values) - 1, 2):
             yield self.number(i), self.text(i + 1).decode("utf-8", "replace")

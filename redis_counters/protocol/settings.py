@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from redis_counters.errors import UsageError
 from redis_counters.protocol.durability import Durability, check_durability
-from redis_counters.protocol.keys import DEFAULT_BUCKETS, namespace_bytes
+from redis_counters.protocol.keys import DEFAULT_BUCKETS, MOST_BUCKETS, namespace_bytes
 from redis_counters.protocol.shards import Shards
 
 MAX_BATCH = 2_000  # a script blocks the others: this many counters take a few milliseconds
@@ -81,7 +81,7 @@ def make_settings(
         reassert_window=_seconds("reassert_window", reassert_window),
         actor_ttl=_seconds("actor_ttl", actor_ttl, above=0.0),
         retention=_seconds("retention", retention),
-        buckets=_whole("buckets", buckets, 1, 16_384),
+        buckets=_whole("buckets", buckets, 1, MOST_BUCKETS),
         rotate_slots=_whole("rotate_slots", rotate_slots, 1, 2**53),
         rotate_age=_seconds("rotate_age", rotate_age, above=0.0),
     )

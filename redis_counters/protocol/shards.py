@@ -18,6 +18,12 @@ def check_shards(option: str, shards: int) -> int:
     return shards
 
 
+def check_told(shards: int) -> None:
+    """Raises ValueError for a number of shards that a counter of ours never has, whoever wrote it there."""
+    if shards > MOST_SHARDS:
+        raise ValueError(f"field b'k' holds {shards}, which is more than {MOST_SHARDS} shards")
+
+
 class Shards:
     """The number of shards per name: the largest of what a handle, the options and Redis say.
 

@@ -150,7 +150,7 @@ class Writer(Intake):
         assert script is not None
         if isinstance(raw, ErrorReply):
             actor.void()
-            self._fail(request, error_for(raw, script))
+            self._fail(request, error_for(raw, script, request.command.keys[0]))
             return
         try:
             reply = Reply(raw, CONTRACTS[script].replies)

@@ -16,16 +16,18 @@ class Fate(enum.IntEnum):
     PASS = 0
     DUPLICATE = 1
     DELAY = 2
-    DROP_REPLY = 3
-    CUT_BEFORE = 4
+    REPLACE_REPLY = 3
+    DROP_REPLY = 4
+    CUT_BEFORE = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Struck:
-    """A command's fate. ``seconds``: how late its reply is."""
+    """A command's fate. ``seconds``: how late its reply is. ``reply``: what the client gets instead of it."""
 
     fate: Fate
     seconds: float = 0.0
+    reply: bytes = b""
 
 
 SPARED = Struck(Fate.PASS)

@@ -28,7 +28,8 @@ class LossyLink:
     ``forwarded`` counts the requests passed on, ``commands`` the same by command name: the server applies every one of
     them, also those whose client was cut off meanwhile. ``dropped`` counts the replies swallowed by `drop_reply`,
     ``cut`` the requests that `cut_before` kept back, ``delayed`` the single replies that `delay` held up,
-    ``duplicated`` the requests that `duplicate` forwarded twice (both are in ``forwarded``).
+    ``duplicated`` the requests that `duplicate` forwarded twice (both are in ``forwarded``), ``replaced`` the replies
+    that `replace_reply` exchanged.
 
     The methods that name a fault share their parameters. ``every``: the n-th, 2n-th, ... command that matches
     ``commands`` (names; None: all), counted over all connections; or each with ``probability``, by ``seed``. ``times``
@@ -51,6 +52,7 @@ class LossyLink:
         self.cut = 0
         self.delayed = 0
         self.duplicated = 0
+        self.replaced = 0
         self.commands: Counter[str] = Counter()
         self.start()
 
@@ -106,6 +108,23 @@ class LossyLink:
     ) -> None:
         """From now on these commands are forwarded twice; the client gets the first of the two replies."""
         self._faults += (fault(Struck(Fate.DUPLICATE), every, probability, seed, commands, times),)
+
+    def replace_reply(
+        self,
+        reply: bytes,
+        *,
+        every: int | None = None,
+        probability: float | None = None,
+        seed: int | None = None,
+        commands: Collection[str] | None = None,
+        times: int | None = None,
+    ) -> None:
+        """From now on these commands are applied, but the client gets these bytes instead of their reply.
+
+        ``b"-ERR proxy timeout\\r\\n"`` is an error of the protocol, as proxies answer; or whatever a broken peer says.
+        """
+        struck = Struck(Fate.REPLACE_REPLY, reply=reply)
+        self._faults += (fault(struck, every, probability, seed, commands, times),)
 
     def delay(
         self,
@@ -262,6 +281,10 @@ class LossyLink:
                 if struck.fate is Fate.DROP_REPLY:
                     self.dropped += 1
                     client[1].close()
+                    continue
+                if struck.fate is Fate.REPLACE_REPLY:
+                    self.replaced += 1
+                    client[1].write(struck.reply)
                     continue
                 if struck.fate is Fate.DELAY:
                     self.delayed += 1
