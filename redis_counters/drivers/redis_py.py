@@ -233,6 +233,7 @@ class AsyncioLane:
     """The same over redis.asyncio."""
 
     def __init__(self, client: Client) -> None:
+        self._client = client
         self._pool = pool_of(client)
         self._unread = 0
         self._misled = False  # the server says that it is no primary
@@ -288,7 +289,7 @@ class AsyncioLane:
             if isinstance(answer, ErrorReply) and answer.code == "NOSCRIPT":
                 await self.send(commands[n], text=True)
                 answers[n] = await self.receive()
-        return answers
+        return [_undecoded(answer, self._client) for answer in answers]
 
 
 async def _within(answer: Awaitable[object], seconds: float) -> object:

@@ -90,7 +90,7 @@ def walk(
     server, cursor, steps = (yield from _server()), b"0", 0
     while True:
         (raw,) = yield [scan(cursor, pattern, NAMES)]
-        page = scanned(raw)
+        page = scanned(raw, fields=False)
         if page is None:
             raise BadReply("SCAN has told nothing")
         cursor, names = page
@@ -134,7 +134,7 @@ def _fold_in(
         work: dict[Who, list[bytes]] = {}
         rest: list[tuple[int, bytes, bytes]] = []
         for (bucket, key, _), raw in zip(reading, answers, strict=True):
-            page = scanned(raw)
+            page = scanned(raw, fields=True)
             if page is None:
                 continue
             cursor, fields = page

@@ -101,11 +101,11 @@ def repair(keys: KeySpace, upkeep: Upkeep, tally: Tally, shards: Collection[byte
         tally.shards += 1
         while True:
             (raw,) = yield [hscan(key, cursor, PIECE)]
-            page = scanned(raw)
+            page = scanned(raw, fields=True)
             actors = sorted(actors_in(page[1])) if page is not None else []
             if actors:
                 (raw,) = yield [hmget(plan.registry, actors)]
-                told = zip(actors, list_of(raw), strict=True)
+                told = zip(actors, list_of(raw, len(actors)), strict=True)
                 records = [record for actor, text in told if (record := record_of(actor, text)) is not None]
                 yield from _reap(bucket, plan, records, upkeep, now, tally)
                 plan.closed = {r.actor for r in records if r.state == b"c" and now - r.seen > upkeep.delay}
@@ -133,7 +133,7 @@ def _plan(
     folded: dict[bytes, Record] = {}
     while True:
         (raw,) = yield [hscan(registry, cursor, PIECE)]
-        told = scanned(raw)
+        told = scanned(raw, fields=True)
         if told is None:  # of another type
             break
         cursor, page = told[0], Page(pairs_of(told[1], b""))

@@ -82,8 +82,10 @@ def scan(cursor: bytes, pattern: bytes, count: int) -> Command:
 
 def time_of(raw: object) -> int:
     """Return the seconds out of the answer to `TIME`."""
-    seconds = list_of(raw)[0]
-    if not isinstance(seconds, (bytes, int)):
+    seconds = list_of(raw, 2)[0]
+    if isinstance(seconds, int):
+        return seconds
+    if not isinstance(seconds, bytes) or not seconds.isdigit():
         raise BadReply("expected the time")
     return int(seconds)
 
@@ -94,23 +96,32 @@ def reply_of(raw: object, script: Script) -> Reply:
     return Reply(raw, CONTRACTS[script].replies)
 
 
-def list_of(raw: object) -> list[object]:
+def list_of(raw: object, length: int | None = None) -> list[object]:
+    """Return the answer as a list, of that length. Raises BadReply, and what Redis refuses."""
     if isinstance(raw, ErrorReply):
         raise error_for(raw, None)
-    if not isinstance(raw, (list, tuple)) or not raw:
+    if not isinstance(raw, (list, tuple)) or len(raw) != (len(raw) if length is None else length) or not raw:
         raise BadReply(f"expected a list, got {type(raw).__name__}")
     return list(raw)
 
 
-def scanned(raw: object) -> tuple[bytes, Any] | None:
-    """Return the next cursor and a page, of a hash or of names; None for a key of another type."""
+def scanned(raw: object, *, fields: bool) -> tuple[bytes, Any] | None:
+    """Return the next cursor and a page: of names, or of a hash's fields, as a list or a dict of bytes.
+
+    None for a key of another type.
+    """
     if isinstance(raw, ErrorReply) and raw.code == "WRONGTYPE":
         return None
-    parts = list_of(raw)
-    if len(parts) != 2 or not isinstance(parts[1], (list, dict)):
+    cursor, page = list_of(raw, 2)
+    if isinstance(page, dict) and fields:
+        parts: list[object] = [part for pair in page.items() for part in pair]
+    elif isinstance(page, list) and not (fields and len(page) % 2):
+        parts = page
+    else:
         raise BadReply("expected a cursor and a page")
-    cursor = parts[0]
-    return (cursor if isinstance(cursor, bytes) else str(cursor).encode()), parts[1]
+    if not all(isinstance(part, bytes) for part in parts):
+        raise BadReply("expected bytes")
+    return (cursor if isinstance(cursor, bytes) else str(cursor).encode()), page
 
 
 def actors_in(fields: list[bytes] | dict[bytes, bytes]) -> set[bytes]:
@@ -128,7 +139,7 @@ def all_records(registries: Sequence[bytes]) -> Generator[list[Command], list[ob
         while not begun or cursor != b"0":
             begun = True
             (raw,) = yield [hscan(registry, cursor, PIECE)]
-            told = scanned(raw)
+            told = scanned(raw, fields=True)
             if told is None:
                 break
             cursor = told[0]

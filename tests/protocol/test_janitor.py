@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
+from typing import Any
 
-from redis_counters.protocol.commands import Command, Script
-from redis_counters.protocol.janitor import Tally, one_pass
+import pytest
+
+from redis_counters.errors import CounterError
+from redis_counters.protocol.commands import Command, ErrorReply, Script
+from redis_counters.protocol.janitor import Tally, one_pass, repair
 from redis_counters.protocol.keys import KeySpace
+from redis_counters.protocol.registry import all_records
 from tests.protocol.cleaning import UPKEEP, House, answers, drive
 from tests.servers import RealServer
 
@@ -146,3 +154,88 @@ def test_a_dry_run_changes_nothing(any_server: RealServer) -> None:
         wet = house.clean_up()
         for tally in (dry, wet):
             assert (len(tally.reaped), len(tally.folded), tally.slots) == expected[:3]
+
+
+GARBAGE: list[Any] = [
+    None,
+    b"",
+    b"OK",
+    7,
+    [],
+    [None],
+    [b"OK"],
+    [b"OK", b"x"],
+    [b"OK", b"7", 3],
+    [b"0", None],
+    [b"0", [b"a"]],
+    [b"0", [b"gen00.1.abcd", b"c 1"]],
+    [b"0", [b"gen00.1.abcd", 7]],
+    [b"7", [b"gen00.1.abcd+", b"many"]],
+    [0, {b"gen00.1.abcd": b"o 1 1 owner x"}],
+    [b"0", {"text": "text"}],
+    {b"a": b"b"},
+    ErrorReply("ERR what"),
+    ErrorReply("WRONGTYPE no"),
+    ErrorReply("READONLY no"),
+    ErrorReply("NOPERM no"),
+]
+
+
+@pytest.mark.parametrize("what", ["pass", "repair", "records"])
+def test_answers_that_make_no_sense_end_a_pass(what: str) -> None:
+    """With an error of ours or without one, and nothing else, whichever of the answers it is."""
+    chance, keys = random.Random(11), KeySpace(b"rc", 2)
+    ended = dict.fromkeys(("error", "end", "still"), 0)
+    sense: dict[bytes, Any] = {
+        b"": [b"OK", b"1000"],
+        b"TIME": [b"1000", b"1"],
+        b"HSCAN": [b"0", [b"g", b"gen00", b"gen00.1.abcd", b"c 1 1 owner x"]],
+        b"SCAN": [b"0", [b"{rc:0}:c:0:x"]],
+        b"INFO": b"run_id:1",
+        b"HMGET": [b"c 1 1 owner x"],
+    }
+    for _ in range(2000):
+        steps: Any = one_pass(keys, UPKEEP, Tally())
+        if what == "repair":
+            steps = repair(keys, UPKEEP, Tally(), [b"{rc:0}:c:0:x"])
+        elif what == "records":
+            steps = all_records(keys.registries)
+        try:
+            commands = next(steps)
+            for _ in range(50):
+                told = [chance.choice(GARBAGE) if chance.random() < 0.3 else sense[c.plain] for c in commands]
+                commands = steps.send(told)
+            ended["still"] += 1
+        except CounterError:
+            ended["error"] += 1
+        except StopIteration:
+            ended["end"] += 1
+    assert min(ended["error"], ended["end"]) > 20
+    assert ended["still"] < 100
+
+
+def test_processes_that_are_killed(any_server: RealServer) -> None:
+    """Real ones: what they had flushed counts before, during and after; nothing else is left of them."""
+    client: Any = any_server.client()
+    program = (
+        "import os, sys; from redis_counters import Counters; c = Counters.from_url(sys.argv[1], buckets=4);"
+        "c.incr('visits', 3); c.decr('visits'); c.incr(sys.argv[2]); c.flush(); os.kill(os.getpid(), 9)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    ended = [
+        subprocess.run([sys.executable, "-c", program, any_server.url, f"n{i}"], env=environment, timeout=60).returncode
+        for i in range(8)
+    ]
+    assert set(ended) == {-9}
+    house = House(client, buckets=4)
+
+    def unchanged(_commands: list[Command]) -> None:
+        assert house.value(b"visits") == 16
+        assert [house.value(b"n%d" % i) for i in range(8)] == [1] * 8
+
+    assert "o" in house.states()
+    for _ in range(3):
+        house.age()
+        house.clean_up(unchanged)
+    assert house.states() == ""
+    assert set(client.hkeys(house.keys.shard_key(b"visits", 0)[1])) == {b"+", b"-", b"d"}
