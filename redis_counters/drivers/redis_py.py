@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
@@ -292,16 +293,28 @@ class AsyncioLane:
         return [_undecoded(answer, self._client) for answer in answers]
 
 
-async def _within(answer: Awaitable[object], seconds: float) -> object:
-    """As asyncio.wait_for, which up to Python 3.11 may lose a cancellation."""
-    reader = asyncio.ensure_future(answer)
+async def _within(answer: Awaitable[object], seconds: float | None) -> object:
+    """As asyncio.wait_for, which up to Python 3.11 loses a cancellation that comes together with the result."""
+    task = asyncio.ensure_future(answer)
+    task.add_done_callback(_seen)
     try:
-        await asyncio.wait({reader}, timeout=seconds)
-        if reader.done():
-            return reader.result()
+        await asyncio.wait({task}, timeout=seconds)
+        if task.done():
+            return task.result()
     finally:
-        reader.cancel()
+        task.cancel()
     raise exceptions.TimeoutError(f"no answer within {seconds:g} s")
+
+
+async def _cancellable(work: Awaitable[object]) -> object:
+    """Await work of redis-py that uses asyncio.wait_for."""
+    return await work if sys.version_info >= (3, 12) else await _within(work, None)
+
+
+def _seen(task: asyncio.Future[object]) -> None:
+    """Nobody need be told how it ended after all."""
+    if not task.cancelled():
+        task.exception()
 
 
 async def _nothing() -> None: ...
@@ -398,6 +411,6 @@ def _undecoded(answer: object, client: Client) -> object:
 async def _ask_one_asyncio(client: Client, command: Command, *, text: bool) -> object:
     try:
         call: Awaitable[object] = client.execute_command(*words(command, text=text), NEVER_DECODE=True)
-        return _undecoded(await call, client)
+        return _undecoded(await _cancellable(call), client)
     except exceptions.ResponseError as error:
         return error_reply(error)

@@ -202,7 +202,23 @@ class TaskRunner:
             self.publish()
 
     async def _run(self) -> None:
-        while not self.stopped:
+        """Work until the client is closed or this is cancelled.
+
+        In a task of its own, because redis-py uses asyncio.wait_for, which up to Python 3.11 may lose a cancellation.
+        """
+        leaving: list[bool] = []
+        work = asyncio.ensure_future(self._work(leaving))
+        try:
+            await asyncio.wait({work})
+        finally:
+            leaving.append(True)
+            while not work.done():
+                work.cancel()
+                await asyncio.wait({work}, timeout=REST)
+        work.result()
+
+    async def _work(self, leaving: list[bool]) -> None:
+        while not self.stopped and not leaving:
             try:
                 await self._wait_and_flush()
                 await self.keep_house()
