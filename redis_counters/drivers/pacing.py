@@ -79,6 +79,7 @@ def not_delivered(core: Core, when: str) -> None:
     if core.left_in_journal:
         return
     for name, amount in core.writer.pending().items():
+        core.undelivered += 1
         core.report(EventKind.NOT_DELIVERED, f"counter {name!r}: {amount} not applied {when}", name, amount)
 
 

@@ -44,6 +44,7 @@ class Core:
         self.observer: Observer | None = None
         self.buffer = Buffer()
         self.failures = 0
+        self.undelivered = 0
         self.failing = False  # the last round did not go through
         self.last_error: str | None = None
         self.known_shards: dict[bytes, int] = {}
@@ -209,6 +210,7 @@ class Core:
             snapshots=self.reads.snapshots,
             failures=self.failures,
             journal_failures=self.journal_failures,
+            undelivered=self.undelivered,
             uncertain=writer.uncertain,
             last_error=self.last_error,
         )

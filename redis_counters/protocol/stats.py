@@ -14,6 +14,7 @@ class Stats:
     ``pending``: slots not acknowledged at present. ``slots``: totals held in memory.
     ``snapshots``: counters read from Redis. ``failures``: rounds of flushing that did not go through.
     ``journal_failures``: times that the journal could not be written.
+    ``undelivered``: counters with an amount that was lost, because the client was closed without Redis.
     ``uncertain``: times that nobody could tell how far an actor got (see docs/design.md); 0 is the rule.
     """
 
@@ -25,5 +26,6 @@ class Stats:
     snapshots: int
     failures: int
     journal_failures: int
+    undelivered: int
     uncertain: int
     last_error: str | None

@@ -139,7 +139,7 @@ class Runner:
             self._compare(block.line, expected or None, self._bash(block.line, command))
 
     def _bash(self, line: int, script: str) -> str:
-        self.files -= {f"{name}.py" for name in re.findall(r"(?:\bimport |\bpython )(\w+)", script)}
+        self.files -= {f"{name}.py" for name in re.findall(r"(?:\bimport |\bpython |\bgunicorn )(\w+)", script)}
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", script],
             cwd=self.folder,

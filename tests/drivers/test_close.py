@@ -152,6 +152,7 @@ def test_close_with_redis_away(
         told = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
         assert len([line for line in told if "'x'" in line and "5" in line]) == 1
         assert len([line for line in told if "'y'" in line and "-1" in line]) == 1
+        assert counters.stats().undelivered == 2
         with pytest.raises(UsageError, match="closed"):
             counters.incr("x")
         await counters.close(0.3)

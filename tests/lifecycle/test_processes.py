@@ -168,32 +168,6 @@ def test_a_process_ends_with_redis_away() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_nothing_is_installed_for_signals() -> None:
-    """Importing and using the library leaves every signal's handler as it was, and starts no thread by the import."""
-    code = """
-import signal, threading
-before = {s: signal.getsignal(s) for s in signal.valid_signals()}
-import redis, redis_counters, redis_counters.asyncio
-assert threading.active_count() == 1
-c = redis_counters.Counters(redis.Redis(port=1))
-assert threading.active_count() == 1
-c.incr("x")
-assert {s: signal.getsignal(s) for s in signal.valid_signals()} == before
-try:
-    c.close(0.1)
-except redis_counters.Unavailable:
-    print("fine")
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.stdout == "fine\n", done.stderr
-
-
 def test_a_fork_while_the_pool_is_in_use(any_server: RealServer) -> None:
     """A thread of the parent has the lock of redis-py's pool at that moment: the child does not wait for it."""
     with redis.Redis(port=any_server.port) as client, Counters(client) as counters:
