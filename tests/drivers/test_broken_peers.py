@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from redis_counters import CounterError, Refused, Unavailable, WrongType
+from redis_counters import CounterError, Event, EventKind, Refused, Unavailable, WrongType
 from redis_counters.testing import LossyLink
 from tests.faces.either import FACES, Either, truth
 from tests.servers import RealServer
@@ -123,9 +123,10 @@ def test_a_registry_of_another_type_stops_its_bucket_alone(server: RealServer, f
     """The error names the key; the other buckets go on; once it is gone, everything arrives."""
     client: Any = server.client()
     wrong = b"{rc:1}:a"
+    events: list[Event] = []
 
     async def main() -> None:
-        async with Either.on(face, server, flush_interval=60, buckets=4) as counters:
+        async with Either.on(face, server, flush_interval=60, buckets=4, observer=events.append) as counters:
             client.set(wrong, "text")
             for _ in range(3):
                 for name in NAMES:
@@ -142,6 +143,8 @@ def test_a_registry_of_another_type_stops_its_bucket_alone(server: RealServer, f
 
     asyncio.run(main())
     assert set(truth(server, NAMES).values()) == {3}
+    assert [event.kind for event in events[:2]] == [EventKind.FLUSH_FAILED, EventKind.FLUSH_RECOVERED]
+    assert wrong.decode() in events[0].message
 
 
 @pytest.mark.parametrize("face", FACES)

@@ -13,7 +13,7 @@ import redis
 import redis.asyncio
 import redis.sentinel
 
-from redis_counters import Unavailable
+from redis_counters import Event, EventKind, Unavailable
 from redis_counters.testing import LossyLink
 from tests.faces.either import FACES, Either, closed, once, truth
 from tests.servers import Kind, RealServer
@@ -44,11 +44,12 @@ async def several_connections(counters: Either) -> None:
 @pytest.mark.parametrize("face", FACES)
 def test_connections_to_a_demoted_primary_are_given_up(pair: Pair, face: str, pool: str) -> None:
     """The address leads to the new primary, the connections that exist to the old one, which answers READONLY."""
+    events: list[Event] = []
     with LossyLink(pair.primary.url) as link:
 
         async def main() -> None:
             client = client_at(face, link.url, pool)
-            async with Either(face, client, flush_interval=0.01) as counters:
+            async with Either(face, client, flush_interval=0.01, observer=events.append) as counters:
                 for i in range(20):
                     counters.incr(f"n{i}", 5)
                 await counters.flush()
@@ -69,6 +70,9 @@ def test_connections_to_a_demoted_primary_are_given_up(pair: Pair, face: str, po
 
         asyncio.run(main())
     assert truth(pair.primary, [f"n{i}" for i in range(20)]) == {b"n0": 115, **{b"n%d" % i: 15 for i in range(1, 20)}}
+    kinds = {event.kind for event in events}
+    assert kinds >= {EventKind.FLUSH_FAILED, EventKind.FLUSH_RECOVERED, EventKind.REGRESSED, EventKind.HEALED}
+    assert "READONLY" in next(event.message for event in events if event.kind is EventKind.FLUSH_FAILED)
 
 
 @pytest.mark.parametrize("face", FACES)

@@ -39,7 +39,9 @@ FAULTS = (
     Fault("primary demoted, connections to it stay open", on_the_server.demoted_with_open_connections),
     Fault("counter deleted by hand", on_the_server.key_deleted),
     Fault("process killed (SIGKILL) after a flush", on_the_client.killed_after_a_flush),
+    Fault("process killed in a batch (with our journal)", on_the_client.killed_before_a_flush, ("pipeline",)),
     Fault("process frozen (SIGSTOP), resumed", on_the_client.frozen_and_resumed),
+    Fault("process frozen until others folded its slots", on_the_client.frozen_until_folded),
     Fault("fork in the middle of a batch", on_the_client.forked_in_a_batch, ("pipeline",)),
     Fault("process replaced while counting", on_the_client.replaced),
 )

@@ -37,6 +37,8 @@ def main(side: Incr) -> None:
                 side.batch()
         elif order in ("go", "pause"):
             going = order == "go"
+        elif order == "half":
+            side.half()
         elif order == "flush":
             side.flush()
         elif order == "fork":

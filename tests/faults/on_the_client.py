@@ -21,6 +21,39 @@ def killed_after_a_flush(world: World) -> RealServer:
     return server
 
 
+def killed_before_a_flush(world: World) -> RealServer:
+    """SIGKILL in the middle of a batch; this library keeps a journal, which the next process finds."""
+    server = world.server()
+    journal = {"flush_interval": 60, "journal": world.directory(), "journal_mode": "always"}
+    while not world.reached():
+        client = world.client(server.url, ours=journal)
+        client.count(world.size // 30)
+        client.order("half")
+        client.kill()
+        world.struck += 1
+        world.leave(client)
+    last = world.client(server.url, ours=journal)
+    last.count(1)
+    last.order("flush")
+    return server
+
+
+def frozen_until_folded(world: World) -> RealServer:
+    """SIGSTOP for so long that others have closed and folded what it had, as they do with dead processes."""
+    server = world.server()
+    client = world.client(server.url)
+    for _ in range(3):
+        client.go()
+        client.reach(world.size // 6)
+        client.freeze()
+        world.fold(server)
+        world.struck += 1
+        client.thaw()
+        client.reach(world.size // 6)
+        client.pause()
+    return server
+
+
 def frozen_and_resumed(world: World) -> RealServer:
     """SIGSTOP for a second wherever it is, while another one counts on."""
     server = world.server()

@@ -45,6 +45,7 @@ class Incr:
     """Each increment is an INCR."""
 
     def __init__(self, address: str, options: dict[str, Any]) -> None:
+        self.ours = {"flush_interval": 0.01, **options.pop("ours", {})}  # options of this library
         self.address, self.options = address, options
         self.issued = self.raised = 0
         self.client = connect(address, options)
@@ -128,7 +129,7 @@ class Ours(Incr):
 
     def __init__(self, address: str, options: dict[str, Any]) -> None:
         super().__init__(address, options)
-        self.counters = redis_counters.Counters(self.client, flush_interval=0.01)
+        self.counters = redis_counters.Counters(self.client, **self.ours)
 
     def batch(self) -> None:
         self.half()
@@ -153,7 +154,7 @@ class Ours(Incr):
 
     async def cancelled(self, batches: int, chance: random.Random, longest: float) -> None:
         client = connect(self.address, self.options, redis.asyncio)
-        async with redis_counters.asyncio.Counters(client, flush_interval=0.01) as counters:
+        async with redis_counters.asyncio.Counters(client, **self.ours) as counters:
             for _ in range(batches):
                 for _ in range(BATCH):
                     self.issued += 1

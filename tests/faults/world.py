@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ import redis
 from redis_counters import Counters
 from redis_counters.testing import LossyLink
 from tests.faults.sides import NAME
+from tests.protocol.cleaning import House
 from tests.servers import Kind, RealServer
 from tests.topologies import WATCHED, Pair, Sentinels, until
 
@@ -151,7 +153,11 @@ class World:
         self._stack.callback(sentinels.stop)
         return sentinels, f"sentinel://{','.join(f'{host}:{port}' for host, port in sentinels.addresses)}/{WATCHED}"
 
+    def directory(self) -> str:
+        return self._stack.enter_context(tempfile.TemporaryDirectory(prefix="rc-faults-"))
+
     def client(self, address: str, **options: Any) -> Client:
+        """Start a process that counts; ``options`` are of redis-py's client, but for ``ours``."""
         client = Client(self.side, address, options)
         self._stack.callback(client.end)
         self.clients.append(client)
@@ -188,6 +194,17 @@ class World:
                     return int(counters.get(NAME, max_age=0))
             found: Any = client.get(NAME)
             return int(found or 0)
+
+    def fold(self, server: RealServer) -> None:
+        """As if hours had passed without a word from anybody: all actors are closed, and hours later folded."""
+        if self.side != "ours":
+            return
+        house = House(server.client(), buckets=16)
+        for state in ("c", "f"):
+            house.age(2 * 3600)
+            command = [sys.executable, "-m", "redis_counters.cli", "fold", "--url", server.url]
+            subprocess.run(command, check=True, cwd=ROOT, capture_output=True, timeout=60)
+            assert set(house.states()) >= {state}, house.states()
 
     def delete(self, server: RealServer) -> None:
         """Somebody deletes the counter by hand."""
