@@ -24,12 +24,12 @@ class Gates:
         self.again: set[bytes] = set()  # shard 0's keys that must tell of their shards again
         self.used = 0  # how often something was made to wait
 
-    def publish(self, name: bytes, shards: int, bucket: int, key: bytes) -> None:
-        """The shard may be used now, or its slots wait until it may be."""
+    def publish(self, name: bytes, shards: int, bucket: int, key: bytes) -> bool:
+        """The shard may be used now, or its slots wait until it may be. True if they wait."""
         bucket0, key0 = self.keys.shard_key(name, 0)
         table0 = self.buckets[bucket0].tables[Kind.SHARDS]
         if table0.acknowledged.get(key0, 0) >= shards:
-            return
+            return False
         if table0.total.get(key0, 0) < shards or key0 in table0.refused:
             table0.raise_to(key0, shards)
         self.waiting.setdefault(key0, set()).add((bucket, key))
@@ -39,6 +39,7 @@ class Gates:
             for table in actor.tables[:2]:
                 if (key in table.total or actor is self.buckets[bucket].current) and not table.let_through(key):
                     table.gate(key)
+        return True
 
     def publish_again(self, key: bytes) -> None:
         """A shard was deleted by hand, so perhaps with it shard 0, which told of it."""

@@ -139,7 +139,9 @@ def _gate(writer: Writer, actor: Actor) -> None:
         for key in list(table.dirty):
             shard = shard_of(key)
             if shard:
-                writer.gates.publish(name_of(key), shard + 1, actor.bucket, key)
+                del table.dirty[key]  # else it counts as let through
+                if not writer.gates.publish(name_of(key), shard + 1, actor.bucket, key):
+                    table.dirty[key] = None
 
 
 def told(writer: Writer, steps: Steps, into: Writer) -> Steps:

@@ -20,6 +20,10 @@ def end(world: World) -> None:
     """Late copies still arrive, at bad moments; every process gets all across, and closes. Raises Violation."""
     rng = random.Random(-world.plan.seed - 1)
     _free_keys(world)
+    world.trouble_until = 0.0
+    for process in world.processes:
+        if process.journal is not None:
+            process.journal.failing = 0
     turn = 0
     while not all(process.dead for process in world.processes):
         if turn > ENDED:
@@ -56,7 +60,8 @@ def _turn(process: Process, turn: int) -> None:
     if turn == HEALED:
         while process.reading.fetches:
             process.reading.go_on(0)
-        process.reading.begin(list(NAMES), "")
+        if process.orphan is None:
+            process.reading.begin(list(NAMES), "")
         if process.goals or not writer.clean:
             raise Violation(f"process {process.number}: after {HEALED} quiet rounds not all is across")
     if turn > HEALED:
@@ -68,12 +73,21 @@ def _turn(process: Process, turn: int) -> None:
 
 
 def _check_ended(world: World) -> None:
-    """Who closed in order leaves no actor that has something of it."""
+    """Who closed in order leaves no actor that has something of it, and no slot."""
     for process in world.all:
         if process.closing and not process.cut_short:
+            if "fail-over" not in world.plan.faults:
+                _check_no_slots(world, process)
             left = [actor for actor in process.core.writer.actors() if actor.phase is not Phase.NEW]
             if left:
                 raise Violation(f"process {process.number} has closed, and not its actors")
+
+
+def _check_no_slots(world: World, process: Process) -> None:
+    for key in world.database.keys:
+        left = [field for field in world.database.fields(key) if field[:-1].lstrip(b"~") in process.folded]
+        if left and b":c:" in key:
+            raise Violation(f"process {process.number} has closed, and {key!r} still has {left}")
 
 
 def _check_reader(world: World) -> None:

@@ -9,7 +9,8 @@ from tests.simulation.process import Process
 from tests.simulation.world import World
 
 DELAY = int(2 * WINDOW)  # seconds from closing to folding: what keeps a fail-over from opening what was folded
-MOST_STEPS = 500  # of a pass
+MOST_STEPS = 200  # of a janitor in one go
+HOUR = 45.0  # seconds: what stands for a long time here
 
 
 def keep_house(process: Process, steps: int) -> bool:
@@ -25,22 +26,29 @@ def keep_house(process: Process, steps: int) -> bool:
     return True
 
 
+def night(process: Process, hours: int) -> None:
+    """Much time passes, and this process keeps house in it: who is frozen is closed, folded, perhaps forgotten."""
+    for _ in range(hours):
+        process.world.now += HOUR
+        keep_house(process, MOST_STEPS)
+
+
 def reap(world: World, which: int) -> bool:
-    """An actor is closed, however lately it was heard of."""
-    found = [(registry, actor) for registry, actor, record in world.records() if record[:1] == b"o"]
+    """Somebody tries to close an actor, however lately it was heard of."""
+    found = world.records()
     if not found:
         return False
-    registry, actor = found[which % len(found)]
+    registry, actor, _ = found[which % len(found)]
     world.ask(Command(Script.ACTORS_REAP, (registry,), (0, actor)))
     return True
 
 
 def fold(world: World, which: int, mask: int) -> bool:
-    """Of an actor some slots, or all, are folded, if it was closed long enough ago."""
-    found = [(registry, actor) for registry, actor, record in world.records() if record[:1] in (b"c", b"f")]
+    """Somebody tries to fold some slots of an actor, or all; he is let to if it was closed long enough ago."""
+    found = world.records()
     if not found:
         return False
-    registry, actor = found[which % len(found)]
+    registry, actor, _ = found[which % len(found)]
     some = [key for n, key in enumerate(world.shard_keys(registry)) if mask >> n % 4 & 1]
     delay = DELAY if "fail-over" in world.plan.faults else 0
     world.ask(Command(Script.SLOTS_FOLD, (registry, *some), (actor, delay)))

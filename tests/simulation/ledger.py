@@ -90,11 +90,11 @@ class Ledger:
             self.removed[account] += amount
             self.kept_out[account] += max(0, amount - pending.get(account, 0))
 
-    def ended(self, process: int) -> None:
-        """The process was killed: what it has not got across may stay lost."""
+    def ended(self, process: int, recorded: Mapping[Account, int]) -> None:
+        """The process was killed: what it has not got across may stay lost, but for what its journal has."""
         for account, issued in self.issued.items():
             if account[0] == process:
-                self.lost[account] += max(0, issued - self.totals[account])
+                self.lost[account] += max(0, issued - max(self.totals[account], recorded.get(account, 0)))
 
     def rolled_back(self, there: dict[Entry, int], cannot_heal: set[int]) -> None:
         """The server holds an earlier state again; of these processes, what it lacks may stay lost."""

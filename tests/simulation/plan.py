@@ -20,6 +20,7 @@ WINDOW = 20.0  # seconds: the re-assert window; no fail-over takes back what is 
 LATEST = 4 * WINDOW  # no command arrives later than that
 RETENTION = 120  # seconds: how long the record of a folded actor is kept
 STEPS = 110
+ALWAYS = 2  # the option journal: each increment is recorded by itself
 
 FAULTS = {
     "fail-over": 0.5,
@@ -62,6 +63,7 @@ class Options(NamedTuple):
     max_age: int
     actor_ttl: int
     retention: int
+    journal: int  # 0 none, 1 interval, 2 always
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +103,9 @@ def make_plan(seed: int, steps: int = STEPS) -> Plan:
             # What a lost registry knew of folded actors is known by nobody: docs/design.md, "Limits".
             rotate_slots=100 if "registry lost" in faults else rng.choice([1, 2, 100]),
             max_age=rng.choice([0, 1, 10]),
-            actor_ttl=rng.choice([8, 30, 3600]),
+            actor_ttl=3600 if "registry lost" in faults else rng.choice([8, 30, 3600]),
             retention=RETENTION if "cleaned" in faults else 10**6,
+            journal=rng.choice([0, 1, 1, 2]) if "killed" in faults else 0,
         )
         for _ in range(rng.randint(1, 3))
     )
@@ -128,10 +131,6 @@ def _any(rng: random.Random) -> int:
     return rng.randrange(1000)
 
 
-def _night(rng: random.Random) -> Step:
-    return Step("pass", (rng.choice([50_000, 150_000]),))
-
-
 def _pass(rng: random.Random) -> Step:
     return Step("pass", (rng.choice([100, 100, 100, 1000, 1000, 7000, 7000, 12_000, 25_000, 60_000]),))
 
@@ -150,7 +149,7 @@ def _round(rng: random.Random) -> Step:
 
 
 def _read(rng: random.Random) -> Step:
-    return Step("read", (_any(rng), rng.randint(1, 7)), rng.choice(["", "", "h", "a", "q", "l"]))
+    return Step("read", (_any(rng), rng.randint(1, 7)), rng.choice(["", "", "h", "a", "a", "q", "l"]))
 
 
 def _mask(what: str, bits: int) -> Callable[[random.Random], Step]:
@@ -163,7 +162,8 @@ def _one(what: str) -> Callable[[random.Random], Step]:
 
 KINDS = (
     Kind(30, _pass),
-    Kind(4, _night, "cleaned"),
+    Kind(1, lambda rng: Step("night", (_any(rng), rng.randint(1, 4))), never_with="registry lost"),
+    Kind(2, lambda rng: Step("night", (_any(rng), rng.randint(3, 7))), "cleaned", "registry lost"),
     Kind(30, _count),
     Kind(40, _round),
     Kind(10, _read),
@@ -176,6 +176,7 @@ KINDS = (
     Kind(2, lambda _rng: Step("forget scripts")),
     Kind(3, _one("freeze")),
     Kind(2, lambda _rng: Step("thaw")),
+    Kind(1, lambda rng: Step("trouble", (rng.choice([500, 5000]),))),
     Kind(3, _one("reap")),
     Kind(4, _mask("fold", 4), never_with="registry lost"),
     Kind(8, lambda rng: Step("keep house", (_any(rng), rng.choice([1, 3, 100]))), never_with="registry lost"),
@@ -186,6 +187,7 @@ KINDS = (
     Kind(2, lambda rng: Step("squat", (rng.randrange(len(NAMES)), rng.randrange(2))), "other type"),
     Kind(2, lambda _rng: Step("unsquat"), "other type"),
     Kind(2, _one("kill"), "killed"),
+    Kind(1, _one("journal fails"), "killed"),
     Kind(2, _one("fork"), "forked"),
     Kind(2, _one("close"), "closed", "registry lost"),
     Kind(3, _one("start")),

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING
 from redis_counters.errors import CounterError, Unavailable
 from redis_counters.events import EventKind
 from redis_counters.protocol.buffer import Buffer
-from redis_counters.protocol.commands import Command, ErrorReply
+from redis_counters.protocol.commands import Argument, Command, ErrorReply, Script
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.goal import Goal
-from redis_counters.protocol.pump import Send, Steps
+from redis_counters.protocol.orphans import Orphan
+from redis_counters.protocol.pump import Record, Send, Steps
 from redis_counters.protocol.settings import make_settings
 from redis_counters.protocol.slots import Kind
 from tests.simulation.ledger import Account, Violation
-from tests.simulation.plan import BUCKETS, GROWING, WINDOW, Options
+from tests.simulation.memory import Journal
+from tests.simulation.plan import ALWAYS, BUCKETS, GROWING, WINDOW, Options
 from tests.simulation.reading import Reading
 
 if TYPE_CHECKING:
@@ -50,12 +52,16 @@ class Flight:
 class Process:
     """``number`` is its own and never used again."""
 
-    def __init__(self, world: World, number: int, options: Options, forked_from: Process | None = None) -> None:
+    def __init__(
+        self, world: World, number: int, options: Options, forked_from: Process | None = None, stream: int = 0
+    ) -> None:
         self.world = world
         self.number = number
         self.options = options
-        self.tokens = random.Random(world.plan.seed * 1000 + number)
+        self.tokens = random.Random((world.plan.seed * 100 + number) * 100 + stream)
         self.core: Core = self._core() if forked_from is None else self._child_of(forked_from.core)
+        self.journal = Journal(self) if options.journal else None
+        self.orphan: Orphan | None = None  # what this process tells of one that was killed
         self.dead = False
         self.frozen = False  # it does nothing until it is thawed (SIGSTOP, a suspended machine)
         self.closing = False
@@ -64,6 +70,7 @@ class Process:
         self.answer: object = None
         self.flights: deque[Flight] = deque()
         self.sent = 0
+        self.folded: set[Argument] = set()  # actors that it has folded itself
         self.told = 0  # uncertainties in events
         self.goals: list[tuple[Goal, dict[Account, int]]] = []
         self.issued: Counter[bytes] = Counter()  # of the counters that only grow
@@ -81,6 +88,8 @@ class Process:
             rotate_slots=options.rotate_slots,
             reassert_window=WINDOW,
             buckets=BUCKETS,
+            journal="memory" if options.journal else None,
+            journal_mode="always" if options.journal == ALWAYS else "interval",
         )
         return Core(settings, self.mint, lambda: world.now, lambda: world.now, self.tokens.random)
 
@@ -93,6 +102,11 @@ class Process:
         child.begin()
         return child
 
+    @property
+    def forgetful(self) -> bool:
+        """It is made of a journal that may lack something that was told."""
+        return self.orphan is not None and self.journal is not None and self.journal.has_failed
+
     def mint(self) -> str:
         return "".join(self.tokens.choices(LETTERS, k=12))
 
@@ -100,13 +114,17 @@ class Process:
 
     def count(self, name: bytes, amount: int) -> bool:
         """The amount is counted, without its sign where the counter only grows; False if the process is closing."""
-        if self.closing:
+        if self.closing or self.orphan is not None:
             return False
         amount = abs(amount) if name in GROWING else amount
         self.world.ledger.count(self.number, name, amount)
+        if self.journal is not None:
+            self.journal.call(name, amount)
         if name in GROWING:
             self.issued[name] += amount
-        if amount == 1:
+        if self.journal is not None and self.journal.stored.always:
+            self.core.count(name, amount)  # into the totals at once: the journal need not keep the call any more then
+        elif amount == 1:
             self.core.buffer.ones.append(name.decode())
         elif not self.core.add(name, amount):
             self.core.add_large(name, amount)
@@ -152,6 +170,8 @@ class Process:
 
     def go(self, fates: str = "") -> None:
         """The round goes on, or one begins if there is something to do, until it ends, breaks, or is to stop."""
+        if self.orphan is not None and self.orphan.writer is not None:
+            self.orphan.look(self.world.now, closing=self.closing)
         if self.steps is None:
             if not self.closing and self.core.nothing_to_do():
                 return
@@ -174,6 +194,9 @@ class Process:
                 self.flights.append(flight)
                 if flight.fate == "s":
                     return
+            elif isinstance(step, Record):
+                assert self.journal is not None
+                self.answer = self.journal.record(step.recorder)
             elif not self._receive():
                 self._break(Unavailable("the connection broke"))
                 return
@@ -189,7 +212,7 @@ class Process:
 
     def _execute(self, flight: Flight) -> None:
         flight.executed = True
-        if flight.fate == "e":
+        if flight.fate == "e" or self.world.now < self.world.trouble_until:
             flight.answer = ErrorReply(ERRORS[self.sent % len(ERRORS)])
             return
         flight.answer = self.world.run(self.number, flight.command, text=flight.text)
@@ -211,6 +234,8 @@ class Process:
         self.answer = answer = flight.answer
         if self.world.refused and isinstance(answer, list) and answer and answer[0] == b"OK":
             self.world.has_heard(flight.command)
+        if flight.command.script is Script.SLOTS_FOLD and isinstance(answer, list) and answer == [b"OK", answer[-1]]:
+            self.folded.add(flight.command.args[0])
         return True
 
     def _feed(self, steps: Steps) -> object:
@@ -220,7 +245,9 @@ class Process:
         if word not in (b"GONE", b"FOLDED", b"UNKNOWN"):
             return steps.send(answer)
         ledger, before = self.world.ledger, self.core.writer.uncertain
-        unsure = self.unsure() if word == b"GONE" else {a: n for a, n in ledger.issued.items() if a[0] == self.number}
+        # A forgotten record may hide a fail-over as well.
+        exactly = word == b"GONE" and "fail-over" not in self.world.plan.faults
+        unsure = self.unsure() if exactly else {a: n for a, n in ledger.issued.items() if a[0] == self.number}
         try:
             return steps.send(answer)
         finally:
@@ -239,10 +266,10 @@ class Process:
             self.core.succeeded()
         self._check_goals()
         self._check_events()
-        if self.closing and self.core.writer.closed:
+        if (self.closing or self.orphan is not None) and self.core.writer.closed:
             self.cut_short = bool(self.core.writer.refusals())
             if self.cut_short:
-                self.world.ledger.ended(self.number)
+                self.world.ledger.ended(self.number, {})
             self.die()
 
     def _break(self, error: CounterError) -> None:
@@ -268,8 +295,11 @@ class Process:
             self._break(Unavailable("killed"))
 
     def kill(self) -> None:
+        """The process is gone at once; what its journal holds, another tells."""
         self.cut_short = True
         self.die()
+        if self.journal is not None:
+            self.world.take_over(self)
 
     # -- what is promised of flushes
 

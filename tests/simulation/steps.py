@@ -80,15 +80,26 @@ def _count(process: Process, name: int, amount: int) -> bool:
     return process.count(NAMES[name], amount)
 
 
-def _read(process: Process, mask: int, how: str = "") -> None:
+def _read(process: Process, mask: int, how: str = "") -> bool:
+    if process.orphan is not None:
+        return False
     process.reading.begin([NAMES[bit] for bit in _bits(mask) if bit < len(NAMES)], how)
+    return True
 
 
 def _kill(process: Process) -> None:
     world = process.world
-    world.ledger.ended(process.number)
+    journal = process.journal
+    world.ledger.ended(process.number, journal.recorded if journal is not None else {})
     world.unpublished |= world.narrowed
     process.kill()
+
+
+def _journal_fails(process: Process) -> bool:
+    if process.journal is None or process.journal.stored.always:
+        return False
+    process.journal.failing = 5
+    return True
 
 
 def _freeze(process: Process) -> bool:
@@ -106,7 +117,7 @@ def _thaw(world: World) -> None:
 
 def _fork(process: Process) -> bool:
     world = process.world
-    if len(world.processes) >= MOST_PROCESSES:
+    if len(world.processes) >= MOST_PROCESSES or process.orphan is not None:
         return False
     world.processes.append(world.new_process(process.options, process))
     return True
@@ -134,6 +145,11 @@ def _late(world: World, which: int) -> bool:
         return False
     world.deliver_late(which)
     return True
+
+
+def _trouble(world: World, milliseconds: int) -> None:
+    """For so long, Redis answers nothing but errors, and applies nothing."""
+    world.trouble_until = world.now + milliseconds / 1000
 
 
 def _forget_scripts(world: World) -> None:
@@ -192,11 +208,14 @@ STEPS: dict[str, Do] = {
     "kill": _of_process(_kill),
     "fork": _of_process(_fork),
     "start": _start,
+    "journal fails": _of_process(_journal_fails),
     "freeze": _of_process(_freeze),
     "thaw": _thaw,
     "late": _late,
     "forget scripts": _forget_scripts,
     "fail over": World.fail_over,
+    "trouble": _trouble,
+    "night": _of_process(janitor.night),
     "reap": janitor.reap,
     "fold": janitor.fold,
     "keep house": _of_process(janitor.keep_house),

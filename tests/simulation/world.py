@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from typing import NamedTuple
 
 from redis_counters.protocol.commands import Argument, Command, ErrorReply, Script
-from redis_counters.protocol.keys import KeySpace, name_of
+from redis_counters.protocol.keys import KeySpace, name_of, shard_of
+from redis_counters.protocol.orphans import Orphan, revive
+from redis_counters.protocol.reads import Reads
 from tests.simulation.hashes import Value
 from tests.simulation.ledger import Account, Entry, Ledger, Violation
+from tests.simulation.memory import Journal
 from tests.simulation.plan import BUCKETS, LATEST, NAMES, WINDOW, Options, Plan
 from tests.simulation.process import Process
 from tests.simulation.server import LuaServer
@@ -49,9 +53,10 @@ class World:
         self.server = LuaServer(lambda: self.now, texts)
         self.database = self.server.database
         self.space = KeySpace(b"t", BUCKETS)
-        self.ledger = Ledger(deleted_stays=plan.faults.isdisjoint(("fail-over", "registry lost")))
+        self.ledger = Ledger(deleted_stays=plan.faults.isdisjoint(("fail-over", "registry lost", "killed")))
         self.history: list[State] = [State(self.now, {}, {})]
         self.late: list[Late] = []
+        self.trouble_until = 0.0
         self.squatted: set[bytes] = set()  # keys that hold another type
         self.narrowed: set[bytes] = set()  # counters whose number of shards a fail-over took back,
         self.unpublished: set[bytes] = set()  # and those where nobody need tell it again
@@ -60,14 +65,32 @@ class World:
         self.heard: set[Flush] = set()  # whose answers their owners have
         self.fall_backs = 0  # times that the server's state went back
         self.uncertain = 0
+        self.streams = 0  # of chance, for tellers of orphans
         self.happened: Counter[str] = Counter()
         self.all: list[Process] = []
+        self.numbers = 0
         self.processes = [self.new_process(options) for options in plan.processes]
 
     def new_process(self, options: Options, forked_from: Process | None = None) -> Process:
-        process = Process(self, len(self.all), options, forked_from)
+        process = Process(self, self.numbers, options, forked_from)
+        self.numbers += 1
         self.all.append(process)
         return process
+
+    def take_over(self, killed: Process) -> None:
+        """Another process tells what the journal of one that was killed holds, under its number in the books."""
+        assert killed.journal is not None
+        self.streams += 1
+        teller = Process(self, killed.number, killed.options, None, self.streams)
+        teller.journal, teller.issued = Journal(teller, killed.journal.stored), killed.issued
+        teller.journal.recorded, teller.journal.has_failed = killed.journal.recorded, killed.journal.has_failed
+        core = teller.core
+        writer = revive(deepcopy(killed.journal.stored), core.settings, self.space, teller.mint, self.now)
+        teller.orphan = Orphan(killed.journal.stored, "journal", writer)
+        core.writer = writer
+        core.reads = Reads(writer, core.clock, core.wall, core.chance)
+        self.all.append(teller)
+        self.processes.append(teller)
 
     def alive(self, which: int) -> Process | None:
         """Return one that runs."""
@@ -80,6 +103,7 @@ class World:
         """Return the server's answer; what the command did is checked, written down, and may be taken back later."""
         database = self.database
         writes, before = database.writes, {key: database.keys.get(key) for key in command.keys[1:]}
+        recorded = self._recorded(command)
         answer = self.server.run(command, text=text)
         if self.tell is not None:
             self.tell("    " + _told(process, command, answer))
@@ -92,11 +116,29 @@ class World:
                     self.ledger.folded(key, old, new)
                 else:
                     self.ledger.merged(process, key, old, new)
+                    self._check_published(key)
+            if self._recorded(command) <= recorded and command.script is Script.SLOTS_MERGE:
+                raise Violation(f"{recorded} was recorded, and after {_told(process, command, answer)} no more")
             self.keep()
             if command.script is Script.SLOTS_MERGE and isinstance(answer, list) and len(answer) > 2:
                 keys = [command.keys[item] for item in answer[2::2]]
                 self.refused[_flush(command)] = {(process, name_of(k), sign) for k in keys for sign in (b"+", b"-")}
         return answer
+
+    def _recorded(self, command: Command) -> int:
+        """Return the number that is recorded of the actor that a flush is of."""
+        if command.script is not Script.SLOTS_MERGE:
+            return 0
+        record = self.database.fields(command.keys[0]).get(_flush(command)[0])  # type: ignore[arg-type]  # bytes
+        return -1 if record is None else int(record.split(b" ")[1])
+
+    def _check_published(self, key: bytes) -> None:
+        """No shard is written that a reader would not look for."""
+        name, shard = name_of(key), shard_of(key)
+        if shard and name not in self.narrowed | self.unpublished:
+            width = int(self.database.fields(self.space.shard_key(name, 0)[1]).get(b"k", b"1"))
+            if width <= shard:
+                raise Violation(f"{key!r} is written, and shard 0 tells of {width}")
 
     def has_heard(self, command: Command) -> None:
         """The owner has the answer to a flush of his actor; those before it were told again in it, or were answered."""
@@ -126,7 +168,8 @@ class World:
             return False
         state, widths = self.history[-1], self._widths()
         self.database.restore(state.keys)
-        ended = {p.number for p in self.all if p.dead or p.closing}
+        going = {p.number for p in self.all if not p.dead and not p.closing and not p.forgetful}
+        ended = {p.number for p in self.all} - going
         self.ledger.rolled_back(state.there, ended)
         # What processes that ended told of the number of shards, nobody may tell again.
         self.narrowed.update(name for name, width in self._widths().items() if width != widths[name])

@@ -1,0 +1,257 @@
+"""Each rule of the client and each guard of the scripts, broken on purpose: one place, and what stands there instead.
+
+Breaks are data. A place is a script, or a method of the protocol as ``module:Class.method``; ``old`` stands there exactly once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import textwrap
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from redis_counters.protocol.commands import Script
+from tests.simulation.server import script_texts
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """``fault``: in schedules without it, the rule does not matter."""
+
+    name: str
+    where: str
+    old: str
+    new: str = ""
+    fault: str = ""
+
+
+@contextmanager
+def broken(what: Break) -> Iterator[Mapping[Script, bytes] | None]:
+    """The rule is broken for as long; give what it yields to `run` as the scripts' texts."""
+    if ":" not in what.where:
+        texts = dict(script_texts())
+        script = Script(what.where)
+        texts[script] = _replaced(texts[script].decode(), what).encode()
+        yield texts
+        return
+    module_name, path = what.where.split(":")
+    module = importlib.import_module(f"redis_counters.protocol.{module_name}")
+    owner: Any = module
+    *classes, name = path.split(".")
+    for each in classes:
+        owner = getattr(owner, each)
+    original = inspect.getattr_static(owner, name)
+    function: Any = original.fget if isinstance(original, property) else original
+    source = _replaced(textwrap.dedent(inspect.getsource(function)), what)
+    made: dict[str, Any] = {}
+    code = compile("from __future__ import annotations\n" + source, what.where, "exec")
+    exec(code, module.__dict__, made)  # noqa: S102 - our own source, changed in one place
+    setattr(owner, name, made[name])
+    try:
+        yield None
+    finally:
+        setattr(owner, name, original)
+
+
+def _replaced(text: str, what: Break) -> str:
+    if text.count(what.old) != 1:
+        raise ValueError(f"{what.name}: {what.old!r} stands {text.count(what.old)} times in {what.where}")
+    return text.replace(what.old, what.new)
+
+
+CLIENT = (  # one line each, to be read as a table
+    Break(
+        "two chunks of a bucket in flight",
+        "writer:Writer.next_request",
+        "if bucket.busy or bucket.failed",
+        "if bucket.failed",
+    ),
+    Break(
+        "a failed bucket goes on in the same round",
+        "writer:Writer.next_request",
+        "bucket.busy or bucket.failed",
+        "bucket.busy",
+    ),
+    Break("what is unanswered does not go along", "actor:Actor._flush", "if self.unknown is not None:", "if False:"),
+    Break(
+        "what is unanswered is forgotten when a flush is refused",
+        "actor:Actor._answer_flush",
+        "self.phase = Phase.REOPEN",
+        "self.phase, self.unknown = Phase.REOPEN, None; [t.dirty.update(dict.fromkeys(c)) for t, c in zip(self.tables, chunk.totals)]",
+    ),
+    Break("nothing is told again after a fail-over", "actor:Actor._lost", "table.forget()", "pass", "fail-over"),
+    Break(
+        "what a fail-over took back is not to be sent",
+        "slots:Table.forget",
+        "self.dirty.update(dict.fromkeys(self.total))",
+        "pass",
+        "fail-over",
+    ),
+    Break(
+        "the first flush after a fail-over is not exact",
+        "actor:Actor._lost",
+        "recorded, True",
+        "recorded, False",
+        "fail-over",
+    ),
+    Break(
+        "base stays above what is recorded",
+        "actor:Actor._lost",
+        "self.base, self.exact = recorded, True",
+        "self.exact = True",
+        "fail-over",
+    ),
+    Break("silent actors do not ask", "bucket:Bucket._unproved", "return (", "return False and (", "fail-over"),
+    Break(
+        "what was applied is forgotten after a fail-over",
+        "actor:Actor._lost",
+        "self.known_applied, exact = self.applied_as_of(recorded)",
+        "exact = True",
+        "fail-over",
+    ),
+    Break(
+        "each flush rests on the one before it by number",
+        "actor:Actor._chain",
+        "seq = chunk.base",
+        "seq -= 1",
+        "fail-over",
+    ),
+    Break(
+        "deleted slots are told without floors",
+        "actor:Actor._answer_flush",
+        "self.tables[kind].floored.add(key)",
+        "del self.tables[kind].acknowledged[key]",
+        "deleted",
+    ),
+    Break(
+        "an actor ends with something not delivered",
+        "actor:Actor.retire",
+        "Phase.ACTIVE and self.delivered",
+        "Phase.ACTIVE",
+    ),
+    Break(
+        "actors end before the window is over",
+        "bucket:Bucket.keep_house",
+        "now - actor.last_acknowledged < window",
+        "False",
+        "fail-over",
+    ),
+    Break(
+        "decrements are not folded by their owner",
+        "actor:Actor.answer",
+        "for t in self.tables[:2] for key",
+        "for t in self.tables[:1] for key",
+    ),
+    Break(
+        "what a folded actor did not get across is dropped",
+        "writer:Writer._move_on",
+        "self.buckets[actor.bucket].move_on(actor, rest, now)",
+        "self.buckets[actor.bucket].move_on(actor, ({}, {}, {}), now)",
+    ),
+    Break("all that a folded actor counted is told again", "actor:Actor.leftover", "total - done.get(key, 0)", "total"),
+    Break(
+        "what is unknown of a forgotten actor counts as lost",
+        "writer:Writer._move_on",
+        "actor.base if actor.unknown is None else actor.seq",
+        "actor.base",
+        "cleaned",
+    ),
+    Break(
+        "an uncertainty is not reported",
+        "writer:Writer._move_on",
+        "elif gone and actor.unknown is not None and len(actor.unknown):",
+        "elif False:",
+        "cleaned",
+    ),
+    Break("a short memory is not reported", "writer:Writer._move_on", "elif not exact:", "elif False:", "short memory"),
+    Break(
+        "refused totals count as applied",
+        "actor:Actor._acknowledge",
+        "del chunk.totals[kind][key]",
+        "pass",
+        "other type",
+    ),
+    Break("what is on its way when a round is cut stays so", "pump:_send_all", "writer.unanswered(request)", "pass"),
+    Break("a script that is not known is an error", "pump:_send_all", 'raw.code == "NOSCRIPT"', "False"),
+    Break("shards are used before they are published", "gates:Gates.publish", "table.gate(key)", "pass"),
+    Break(
+        "what was let through is held back again",
+        "slots:Table.let_through",
+        "key in self.dirty and key not in self.gated",
+        "False",
+    ),
+    Break(
+        "a child of a fork keeps what its parent counted", "core:Core.begin", "self.buffer.clear()", "pass", "forked"
+    ),
+    Break("own slots in a snapshot are not seen", "reads:_take_own", "snapshot.own[place] = int(slot)", "pass"),
+    Break("own counts are not merged", "reads:_not_in", "max(0, total - slot)", "0"),
+    Break(
+        "an own slot that is absent is added whole",
+        "reads:_not_in",
+        "slot = snapshot.acknowledged.get((key, owner, table.kind), 0)",
+        "slot = 0",
+    ),
+    Break(
+        "a read is not repeated when own state moved",
+        "reads:Reads.fetch",
+        "taken <= writer.dropped_at or folds != writer.folds",
+        "False",
+    ),
+    Break("nobody asks whether an absent slot was folded", "reads:Reads.fetch", "if not doubts or ", "if True or "),
+    Break(
+        "a snapshot from before own state moved is used",
+        "reads:Reads.cached",
+        "snapshot.taken <= self.writer.dropped_at",
+        "False",
+    ),
+    Break("more shards are not read", "reads:Reads._fetch_shards", "if writer.shards.of(name) > width:", "if False:"),
+    Break("two fetch a name at a time", "reads:Reads.claim", "if self.fetching and any(", "if False and any("),
+    Break(
+        "a value at hand is used when more was counted",
+        "reads:Reads.at_hand",
+        "snapshot.epoch != self.writer.epoch or ",
+        "",
+    ),
+    Break(
+        "a value at hand is used with a full buffer",
+        "reads:Reads.at_hand",
+        "if self.ones or self.amounts:",
+        "if False:",
+    ),
+)
+
+SCRIPTS = (
+    Break("late copies are applied", "slots_merge", "if seq <= recorded then return {'STALE', recorded} end"),
+    Break("closed actors may tell", "slots_merge", "if state ~= 'o' then return {'CLOSED', recorded} end"),
+    Break("a base that is missing does not matter", "slots_merge", "recorded < base or ", "", "fail-over"),
+    Break("exact does not matter", "slots_merge", " or (exact == '1' and recorded ~= base)", "", "fail-over"),
+    Break("an unknown actor may tell", "slots_merge", "if not state then return {'UNKNOWN'} end", "if not state then state, recorded, rest = 'o', 0, 'x y' end", "fail-over"),
+    Break("a missing slot is 0", "slots_merge", "    missing = missing or {'MISSING'}\n    missing[#missing + 1] = i", "    olds[i] = '0'", "deleted"),
+    Break("counts are compared as texts", "slots_merge", "#a < #b or (#a == #b and a < b)", "a < b"),
+    Break("counts are compared as numbers", "slots_merge", "#a < #b or (#a == #b and a < b)", "tonumber(a) < tonumber(b)"),
+    Break("no floor is written", "slots_merge", "    call('HSET', key, '~' .. field, ARGV[v + 1])\n", "", "deleted"),
+    Break("the flush is not recorded", "slots_merge", "string.format('%.0f', seq) .. ' ' .. now", "string.format('%.0f', recorded) .. ' ' .. now"),
+    Break("a number of shards is overwritten", "slots_merge", "if less(call('HGET', key, 'k'), shards) then call('HSET', key, 'k', shards) end", "call('HSET', key, 'k', shards)"),
+    Break("open actors are folded", "slots_fold", "if state == 'o' then return {'OPEN'} end"),
+    Break("actors are folded as soon as they are closed", "slots_fold", "delay > 0 and tonumber(now) - tonumber(seen) <= delay", "false", "fail-over"),
+    Break("folding is not recorded", "slots_fold", "if state ~= 'f' then call('HSET', registry, actor, 'f ' .. seq .. ' ' .. now .. ' ' .. rest) end"),
+    Break("a folded slot stays", "slots_fold", "    call('HDEL', key, field, '~' .. field)\n"),
+    Break("floors do not count in folding", "slots_fold", "  if floor == '0' then floor = nil end", "  floor = nil", "deleted"),
+    Break("decrements are folded into increments", "slots_fold", "fold(i, key, '-', minus,", "fold(i, key, '+', minus,"),
+    Break("folded actors are opened again", "actor_open", "if state == 'c' then", "if state ~= 'o' then"),
+    Break("forgotten actors are put back", "actor_open", "if number <= tonumber(cleaned) then return {'GONE'} end", "", "cleaned"),
+    Break("closed actors are not opened again", "actor_open", "if state == 'c' then", "if false then"),
+    Break("lost actors are not put back", "actor_open", "  return register(want)\n", "  return {'GONE'}\n", "fail-over"),
+    Break("an actor is closed though something of it is missing", "actor_close", "if seq < base then return {'REGRESS', seq} end", "", "fail-over"),
+    Break("a folded actor is closed as if it were whole", "actor_close", "if state == 'f' then return {'FOLDED', seq} end"),
+    Break("closing is not recorded", "actor_close", "if state == 'o' then", "if false then"),
+    Break("folded actors are closed again by a janitor", "actors_reap", "state == 'o' and", "state and"),
+    Break("open actors are forgotten", "actors_clean", "if state == 'f' and", "if state and", "cleaned"),
+    Break("actors are forgotten before their slots are folded", "actors_clean", "folded < last_walk and ", "", "cleaned"),
+    Break("it is not recorded who was forgotten", "actors_clean", "call('HSET', registry, 'c', string.format('%.0f', highest))", "", "cleaned"),
+)  # fmt: skip
+
+BREAKS = CLIENT + SCRIPTS
