@@ -391,6 +391,8 @@ class Actor:
 
     def told_of(self, kind: Kind, key: bytes) -> int:
         """Return the highest total that Redis may have been told of a slot."""
+        if self.healing:  # acknowledgements are forgotten, and what they were for may be there
+            return self.tables[kind].total.get(key, 0)
         unanswered = 0 if self.unknown is None else self.unknown.totals[kind].get(key, 0)
         return max(unanswered, self.tables[kind].acknowledged.get(key, 0))
 

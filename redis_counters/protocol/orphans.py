@@ -39,11 +39,15 @@ class Orphan:
         return writer.clean and writer.durable and not any(a.probe or a.phase is Phase.REOPEN for a in writer.actors())
 
     def look(self, now: float, *, closing: bool) -> None:
-        """It ends when its totals have been kept for the re-assert window, as in life, or when the client is closed."""
+        """Its actors end as in life: each when its totals were kept for the re-assert window, or all if ``closing``."""
         writer = self.writer
         assert writer is not None
-        window = writer.settings.reassert_window
-        writer.closing = closing or all(now - actor.last_acknowledged >= window for actor in writer.actors())
+        writer.closing = closing
+        for bucket in () if closing else writer.buckets:
+            if bucket.current.phase is not Phase.NEW and bucket.current.delivered:
+                bucket.begin(
+                    now
+                )  # nothing more is counted here: the bucket keeps house of those before its current one
 
     @property
     def over(self) -> bool:

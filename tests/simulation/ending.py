@@ -76,7 +76,7 @@ def _check_ended(world: World) -> None:
     """Who closed in order leaves no actor that has something of it, and no slot."""
     for process in world.all:
         if process.closing and not process.cut_short:
-            if "fail-over" not in world.plan.faults:
+            if "fail-over" not in world.plan.faults and process.orphan is None:
                 _check_no_slots(world, process)
             left = [actor for actor in process.core.writer.actors() if actor.phase is not Phase.NEW]
             if left:
