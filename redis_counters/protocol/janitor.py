@@ -134,7 +134,8 @@ def _plan(
     while True:
         (raw,) = yield [hscan(registry, cursor, PIECE)]
         told = scanned(raw, fields=True)
-        if told is None:  # of another type
+        if told is None:  # of another type: left alone
+            plan.whole = False
             break
         cursor, page = told[0], Page(pairs_of(told[1], b""))
         generation, walked = page.generation or generation, page.walked or walked

@@ -18,7 +18,7 @@ from redis_counters import Counters, Event, EventKind
 from redis_counters.protocol import housekeeping
 from redis_counters.protocol.janitor import Tally, one_pass, upkeep_of
 from redis_counters.protocol.settings import make_settings
-from tests.faces.either import FACES, Either, commandstats, reset_stats, truth
+from tests.faces.either import FACES, Either, client_of, closed, commandstats, reset_stats, truth
 from tests.protocol.cleaning import LONG, UPKEEP, House, drive
 from tests.servers import RealServer
 
@@ -72,6 +72,29 @@ def test_an_idle_client_closes_folds_and_forgets(any_server: RealServer, face: s
         )
         assert {event.actor for event in told} == {None, single}
         assert any(": 60 actors " in event.message for event in told)
+
+
+@eager
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("options", [{"decode_responses": True}, {"protocol": 3}, {"max_connections": 1}], ids=str)
+def test_whatever_the_client_s_settings_are(server: RealServer, face: str, options: dict[str, Any]) -> None:
+    """Answers that are decoded, or of the newer protocol, and one connection for everything, on every server."""
+    house = House(server.client(), buckets=16)
+    for _ in range(60):
+        house.short_lived(b"likes", 3)
+
+    async def main() -> None:
+        client = client_of(face, server, **options)
+        async with Either(face, client) as counters:
+            counters.incr("likes")
+            await counters.flush()
+            for states in ("c" * 60, "f" * 60, ""):
+                house.age(LONG, b"test")
+                await until(lambda states=states: house.states(b"test") == states)  # type: ignore[misc]
+                assert await counters.get("likes", max_age=0) == 181
+        await closed(client)
+
+    asyncio.run(main())
 
 
 @eager

@@ -14,16 +14,16 @@ from redis_counters.errors import CounterError
 from redis_counters.protocol.commands import Command, ErrorReply, Script
 from redis_counters.protocol.janitor import Tally, one_pass, repair
 from redis_counters.protocol.keys import KeySpace
-from redis_counters.protocol.registry import all_records
-from tests.protocol.cleaning import UPKEEP, House, answers, drive
+from redis_counters.protocol.registry import Page, all_records
+from tests.protocol.cleaning import LONG, UPKEEP, House, aged, answers, drive
 from tests.servers import RealServer
 
 CLIENTS = 2000
 
 
-def test_two_thousand_short_lived_clients_leave_nothing_behind(any_server: RealServer) -> None:
+def test_two_thousand_short_lived_clients_leave_nothing_behind(server: RealServer) -> None:
     """The value is 2,000 before, during and after; in the end there is a base, and what a registry keeps of itself."""
-    house = House(any_server.client())
+    house = House(server.client())
     for _ in range(CLIENTS):
         house.short_lived(b"visits")
 
@@ -154,6 +154,50 @@ def test_a_dry_run_changes_nothing(any_server: RealServer) -> None:
         wet = house.clean_up()
         for tally in (dry, wet):
             assert (len(tally.reaped), len(tally.folded), tally.slots) == expected[:3]
+
+
+def test_a_registry_of_another_type_is_left_alone(any_server: RealServer) -> None:
+    """The other buckets are looked after all the same, to the end."""
+    house = House(any_server.client(), buckets=4)
+    names = [b"n%d" % i for i in range(20)]
+    for name in names:
+        house.short_lived(name)
+    spoilt = house.keys.registries[1]
+    house.client.delete(spoilt)
+    house.client.set(spoilt, "mine")
+    rest = {0, 2, 3}
+    for _ in range(3):
+        for registry in (house.keys.registries[bucket] for bucket in rest):
+            for record in Page(house.client.hgetall(registry).items()).records:
+                house.client.hset(registry, record.actor, aged(record, LONG))
+        house.clean_up()
+    assert [house.client.hlen(house.keys.registries[bucket]) for bucket in rest] == [4, 4, 4]
+    assert house.client.get(spoilt) == b"mine"
+    assert all(house.value(name) == 1 for name in names)
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_walk_that_ends_on_another_server_was_not_complete(any_server: RealServer, changed: bool) -> None:
+    """A fail-over in between: nobody is forgotten because of it, for some keys were not seen."""
+    house, tally = House(any_server.client()), Tally()
+    house.short_lived(b"x")
+    house.age()
+    house.clean_up()
+    house.age()
+    house.clean_up()
+    house.age()
+    steps, told, runs = one_pass(house.keys, UPKEEP, tally), None, 0
+    while True:
+        try:
+            commands = next(steps) if told is None else steps.send(told)
+        except StopIteration:
+            break
+        told = answers(house.client, commands)
+        if commands[0].plain == b"INFO":
+            runs += 1
+            told = [b"# Server\r\nrun_id:%d\r\n" % (runs if changed else 1)]
+    assert runs == 2
+    assert (tally.complete, len(tally.cleaned), house.states()) == (not changed, 1 - changed, "f" * changed)
 
 
 GARBAGE: list[Any] = [
