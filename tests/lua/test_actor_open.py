@@ -88,14 +88,18 @@ def test_an_open_actor_is_as_it_was(bucket: Bucket) -> None:
 
 
 def test_a_closed_actor_is_open_again(bucket: Bucket) -> None:
-    """Nothing of it is folded yet, so its slots are still its own."""
+    """Nothing of it is folded yet, so its slots are still its own. Its silence begins anew."""
     actor = bucket.actor()
     bucket.merge(actor, 4, fresh_plus=[(A, 1)])
-    before = bucket.everything()
+    shards, (_, seq, _, *rest) = bucket.shards(), bucket.record(actor)
     bucket.close(actor)
-    assert bucket.everything() != before
+    bucket.age(actor, 1000)
+    assert bucket.record(actor)[0] == b"c"
+    now = bucket.now()
     assert bucket.open(OWNER, actor) == ("OPEN", actor, 4)
-    assert bucket.everything() == before
+    state, seq_now, seen, *rest_now = bucket.record(actor)
+    assert (state, seq_now, rest_now, bucket.shards()) == (b"o", seq, rest, shards)
+    assert now <= int(seen) <= now + 5
 
 
 def test_a_folded_actor_stays_folded(bucket: Bucket) -> None:
