@@ -15,6 +15,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LIMIT = 20  # seconds until a child that hangs is killed, and fails
 
+# The second is of Python 3.12 and later: it warns of every fork of a process with threads.
+QUIET = ["-W", "ignore::ResourceWarning", "-W", "ignore:This process:DeprecationWarning"]
 FORKS = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform"),
     pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning"),
@@ -45,7 +47,7 @@ def ended_well(*pids: int) -> None:
 def program(text: str, *arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
     """Return how a Python program of its own ended, with what it printed."""
     return subprocess.run(
-        [sys.executable, "-X", "dev", "-W", "ignore::ResourceWarning", "-c", text, *arguments],
+        [sys.executable, "-X", "dev", *QUIET, "-c", text, *arguments],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,

@@ -123,10 +123,11 @@ def test_a_cancellation_after_any_number_of_steps_of_the_loop(any_server: RealSe
                         if task.done():
                             break
                         await asyncio.sleep(0)
-                    task.cancel()
+                    asked = task.cancel()
                     done, _ = await asyncio.wait({task}, timeout=20)
                     assert done, "it hangs"
-                    cancelled += task.cancelled()
+                    assert task.cancelled() == asked, "a cancellation was lost"
+                    cancelled += asked
                     through = 0 if task.cancelled() else through + 1
                     steps += 1 + steps // 20
                 found = await asyncio.wait_for(counters.get_many(["x", "y"], max_age=0), 20)

@@ -156,9 +156,16 @@ def test_the_parents_connection_is_not_used_by_the_child(any_server: RealServer)
                 counters.flush(ALARM)
 
     client = redis.Redis(port=any_server.port, single_connection_client=True)
+    number = client.client_id()
+
+    def has_another() -> None:
+        assert client.client_id() != number
+
     with client, Counters(client, flush_interval=0.001) as counters:
         counters.incr("warm")
         counters.flush()
+        ended_well(forked(has_another))
+        assert client.client_id() == number
         children = [forked(lambda name=f"c{n}": hammer(counters, name)) for n in range(3)]  # type: ignore[misc]
         hammer(counters, "parent's")
         ended_well(*children)
@@ -212,6 +219,7 @@ def test_the_background_imports_nothing(any_server: RealServer) -> None:
 
     Not while connecting by name, flushing, failing, being refused, closing.
     """
+    any_server.client().set(b"{rc:0}:c:0:n0", "text")  # not in the program: that would look a host up
     done = program(
         """
 import sys, threading
@@ -224,7 +232,6 @@ def hook(event, args):
         imported.append(args[0])
 clients = [redis.Redis("localhost", port), redis.Redis("localhost", 1), redis.Redis("no.such.host.invalid", port)]
 made = [Counters(client, flush_interval=0.01, shards=2) for client in clients]
-clients[0].set(b"{rc:0}:c:0:x", "text")
 sys.addaudithook(hook)
 for counters in made:
     for i in range(20):

@@ -26,8 +26,13 @@ pytestmark = FORKS
 PATIENCE = 60.0
 CLIENTS = 4
 
-GUNICORN = ["-m", "gunicorn", "tests.lifecycle.web_app:wsgi", "--preload", "--workers=4", "--graceful-timeout=20"]
+OPTIONS = ["--preload", "--workers=4", "--graceful-timeout=20"]
+GUNICORN = ["-m", "gunicorn", "tests.lifecycle.web_app:wsgi", *OPTIONS]
 SERVERS = {
+    "gunicorn, uvicorn workers": [
+        *["-m", "gunicorn", "tests.lifecycle.web_app:asgi", *OPTIONS],
+        *["--worker-class=uvicorn_worker.UvicornWorker", "--bind={address}"],
+    ],
     "gunicorn, sync workers": [*GUNICORN, "--bind={address}"],
     "gunicorn, threads": [*GUNICORN, "--threads=3", "--bind={address}"],
     "uvicorn": ["-m", "uvicorn", "tests.lifecycle.web_app:asgi", "--host={host}", "--port={port}", "--lifespan=on"],
