@@ -89,7 +89,7 @@ class JournalFile:
                 self.open(durable=stored.always)
             except BaseException:
                 self._close()
-                _unlink(path.with_suffix(".new"), path, _beside(path, "-wal"), path.with_suffix(".lock"))
+                _unlink(*_parts(path))
                 self._let_go()
                 raise
             _held[_identity(lock)] = self
@@ -248,7 +248,7 @@ class JournalFile:
             if self.lock < 0:
                 return
             self._close()
-            _unlink(self.path, _beside(self.path, "-wal"), _beside(self.path, "-shm"), self.path.with_suffix(".lock"))
+            _unlink(*_parts(self.path))
             self._let_go()
 
     def set_aside(self) -> Path:
@@ -292,7 +292,7 @@ def sweep(directory: Path) -> list[Path]:
                     lock = _lock(path)
                     if lock is not None:
                         if not path.with_suffix(".journal").exists():
-                            _unlink(path.with_suffix(".new"), _beside(path.with_suffix(".new"), "-journal"), path)
+                            _unlink(*_parts(path))
                         os.close(lock)
     return journals
 
@@ -402,6 +402,14 @@ def _inode(path: Path) -> tuple[int, int]:
 
 def _beside(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
+
+
+def _parts(path: Path) -> list[Path]:
+    """Return all files that a journal may consist of; the lock last."""
+    bodies = [path.with_suffix(suffix) for suffix in (".new", ".journal")]
+    return [_beside(body, end) for body in bodies for end in ("", "-wal", "-shm", "-journal")] + [
+        path.with_suffix(".lock")
+    ]
 
 
 def _unlink(*paths: Path) -> None:
