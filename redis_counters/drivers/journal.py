@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 from pathlib import Path
+from typing import NamedTuple
 
 from redis_counters.drivers.journal_file import Damaged, Error, Gone, JournalFile, sweep
 from redis_counters.errors import NotRecorded, UsageError
@@ -19,6 +21,14 @@ from redis_counters.protocol.orphans import Orphan
 from redis_counters.protocol.values import Name, name_bytes
 
 REST = 1.0  # seconds until a journal that could not be written is tried again
+
+
+class Writing(NamedTuple):
+    """Changes on their way, to the file that the recorder had when they were taken (None: to a new one)."""
+
+    recorder: Recorder
+    changes: Changes
+    file: JournalFile | None
 
 
 class Journal:
@@ -36,6 +46,7 @@ class Journal:
         self.files: dict[Recorder, JournalFile] = {}
         self.orphans: list[tuple[Orphan, JournalFile]] = []
         self.empty: list[JournalFile] = []  # not needed any more
+        self.making = threading.Lock()
         self.sought = False  # what killed processes left
         self.failing = False
         self.retry_at = float("-inf")
@@ -58,25 +69,26 @@ class Journal:
 
     # -- recording
 
-    def take(self, recorder: Recorder) -> Changes | bool:
+    def take(self, recorder: Recorder) -> Writing | bool:
         """Return what is to be written; True: there is nothing, False: it would fail. The core is the caller's."""
         if self.closed or (self.failing and self.core.clock() < self.retry_at):
             return False
         changes = recorder.take()
-        return True if changes is None else changes
+        return True if changes is None else Writing(recorder, changes, self._find(recorder))
 
-    def write(self, recorder: Recorder, changes: Changes) -> None:
+    def write(self, writing: Writing) -> None:
         """The changes are in the file. Raises what `settle` is to know; touches nothing of the core."""
-        self._file(recorder).write(changes)
+        (writing.file or self._file(writing.recorder)).write(writing.changes)
 
-    def settle(self, recorder: Recorder, error: BaseException | None) -> bool:
+    def settle(self, writing: Writing, error: BaseException | None) -> bool:
         """The recorder knows how that went. Returns whether it went well. The core is the caller's."""
+        recorder = writing.recorder
         if error is None:
             recorder.kept()
             self._worked()
             return True
         recorder.put_back(unknown=self._find(recorder) is not None)
-        self._failed(recorder, error)
+        self._failed(recorder, writing.file, error)
         if not isinstance(error, Error):
             raise error
         return False
@@ -86,12 +98,14 @@ class Journal:
         writer = self.core.writer
         recorder = writer.recorder
         assert recorder is not None
+        file: JournalFile | None = None
         try:
             if self.closed:
                 raise OSError("the journal is closed")
-            self._file(recorder).append(writer.calls + 1, name_bytes(name), amount)
+            file = self._file(recorder)
+            file.append(writer.calls + 1, name_bytes(name), amount)
         except Error as error:
-            self._failed(recorder, error)
+            self._failed(recorder, file, error)
             raise NotRecorded(
                 f"counter {name!r} was not counted: the journal in {str(self.directory)!r} cannot be written: {error}"
             ) from error
@@ -110,23 +124,24 @@ class Journal:
         self.files = {recorder: each for recorder, each in self.files.items() if each is not file}
 
     def _file(self, recorder: Recorder) -> JournalFile:
-        file = self._find(recorder)
-        if file is None:
-            settings = self.core.settings
-            about = Stored(settings.namespace, settings.region, recorder.strict)
-            file = self.files[recorder] = JournalFile.make(self.directory, about, self.core.mint)
-        return file
-
-    def _failed(self, recorder: Recorder, error: BaseException) -> None:
-        self.core.journal_failures += 1
-        if isinstance(error, Gone):  # the next is written to a new file, and from the beginning
+        with self.making:  # one thread may append a call while another one writes what changed
             file = self._find(recorder)
+            if file is None:
+                settings = self.core.settings
+                about = Stored(settings.namespace, settings.region, recorder.strict)
+                file = self.files[recorder] = JournalFile.make(self.directory, about, self.core.mint)
+            return file
+
+    def _failed(self, recorder: Recorder, file: JournalFile | None, error: BaseException) -> None:
+        if isinstance(error, Gone):
+            if file is None or file is not self._find(recorder):
+                return  # somebody else has noticed
             self._forget(file)
-            if file is not None:
-                file.remove()
-            recorder.start_over()
+            file.remove()
+            recorder.start_over()  # the next is written to a new file, and from the beginning
         else:
             self.retry_at = self.core.clock() + REST
+        self.core.journal_failures += 1
         if not self.failing:
             self.failing = True
             self.core.report(EventKind.JOURNAL_FAILED, f"{self.directory}: {error}; trying again")
@@ -212,7 +227,6 @@ def check_directory(directory: Path) -> None:
         parent = next(each for each in directory.parents if each.exists())
         if not parent.is_dir():
             raise NotADirectoryError(f"{parent} is not a directory")
-        if not os.access(parent, os.W_OK | os.X_OK):
-            raise PermissionError(f"{parent} cannot be written")
+        os.rmdir(tempfile.mkdtemp(dir=parent, prefix=".rc-"))
     except OSError as error:
         raise UsageError(f"journal must be a directory that can be written, got {str(directory)!r}: {error}") from error

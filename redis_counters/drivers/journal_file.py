@@ -167,7 +167,7 @@ class JournalFile:
 
     @contextlib.contextmanager
     def _transaction(self, *, durable: bool = False) -> Iterator[None]:
-        if _inode(self.path) != self.inode:
+        if self.connection is None or _inode(self.path) != self.inode:
             raise Gone(errno.ENOENT, "somebody has removed the journal", str(self.path))
         durable = durable and not self.durable
         if durable:
@@ -177,7 +177,6 @@ class JournalFile:
             yield
             self._run("COMMIT")
         finally:
-            assert self.connection is not None
             if self.connection.in_transaction:
                 with contextlib.suppress(sqlite3.Error):
                     self.connection.execute("ROLLBACK")
@@ -200,6 +199,7 @@ class JournalFile:
         """Return all of it, None if it belongs to another namespace or region. Raises Damaged, `Error`."""
         with self.mutex:
             try:
+                _check_header(self.path)  # SQLite would write into an empty file
                 self.open(durable=True)
                 self._check()
                 about = dict(self._run("SELECT name, value FROM about"))
@@ -217,9 +217,6 @@ class JournalFile:
         return stored
 
     def _check(self) -> None:
-        found = [self._run(f"PRAGMA {what}")[0][0] for what in ("application_id", "user_version")]
-        if found != [APPLICATION, VERSION]:
-            raise Damaged(f"not a journal of this version (application id {found[0]:#x}, version {found[1]})")
         problems = [row[0] for row in self._run("PRAGMA quick_check")]
         if problems != ["ok"]:
             raise Damaged(str(problems[0]))
@@ -324,6 +321,17 @@ def _packed(totals: Totals) -> str:
 def _unpacked(text: str) -> Totals:
     plus, minus, shards = ({key.encode("latin-1"): total for key, total in each.items()} for each in json.loads(text))
     return plus, minus, shards
+
+
+def _check_header(path: Path) -> None:
+    """Raises Damaged unless the file begins as a journal of this version does."""
+    with open(path, "rb") as file:
+        header = file.read(100)
+    if len(header) < 100 or not header.startswith(b"SQLite format 3\0"):
+        raise Damaged("not an SQLite file")
+    version, application = (int.from_bytes(header[at : at + 4], "big") for at in (60, 68))
+    if (application, version) != (APPLICATION, VERSION):
+        raise Damaged(f"not a journal of this version (application id {application:#x}, version {version})")
 
 
 def _check_sense(stored: Stored) -> None:

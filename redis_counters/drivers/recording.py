@@ -49,16 +49,16 @@ class Recording:
         """What changed is in the recorder's journal. False if it cannot be written at present."""
         with self.order:
             with self.lock:
-                changes = self.journal.take(recorder)
-            if isinstance(changes, bool):
-                return changes
+                writing = self.journal.take(recorder)
+            if isinstance(writing, bool):
+                return writing
             failure: BaseException | None = None
             try:
-                self.journal.write(recorder, changes)
+                self.journal.write(writing)
             except BaseException as error:  # also Ctrl-C: the recorder has to know
                 failure = error
             with self.lock:
-                return self.journal.settle(recorder, failure)
+                return self.journal.settle(writing, failure)
 
     def count(self, name: Name, amount: int) -> None:
         """The amount is in the journal, then in the totals. Raises NotRecorded, Overflow: then it is not counted."""
@@ -123,15 +123,15 @@ class AsyncioRecording:
     async def record(self, recorder: Recorder) -> bool:
         """As `Recording.record`."""
         async with self.order:
-            changes = self.journal.take(recorder)
-            if isinstance(changes, bool):
-                return changes
+            writing = self.journal.take(recorder)
+            if isinstance(writing, bool):
+                return writing
             failure: BaseException | None = None
             try:
-                await self._in_thread(self.journal.write, recorder, changes)
+                await self._in_thread(self.journal.write, writing)
             except BaseException as error:  # cancelled, too: then nobody knows whether it was written, or will be
                 failure = error
-            return self.journal.settle(recorder, failure)
+            return self.journal.settle(writing, failure)
 
     def count(self, name: Name, amount: int) -> None:
         """As `Recording.count`; the loop waits for the disk."""

@@ -160,6 +160,7 @@ class Recorder:
     def start_over(self) -> None:
         """Nothing is kept: what was is lost."""
         self.anything = self.early = False
+        self._taken = None
         self.rows.clear()
         self.seen, self.numbers, self.calls, self.buckets = {}, {}, 0, None
         for actor in self.writer.actors():
@@ -195,6 +196,7 @@ class Recorder:
         for actor in actors:
             before = self.seen.get(actor)
             if before is None and actor.phase is Phase.NEW and not any(table.changed for table in actor.tables):
+                actor.moved = 0  # it holds nothing, so nothing that was moved
                 continue
             number = self._number_of(actor)
             last = 0 if before is None else before.last
@@ -242,7 +244,8 @@ class Recorder:
     def kept(self) -> None:
         """What was taken is kept, for good."""
         taken, self._taken = self._taken, None
-        assert taken is not None
+        if taken is None:  # it was kept where it is lost by now
+            return
         self.anything = True
         self.seen.update(taken.seen)
         self.rows.update(taken.seen)

@@ -39,7 +39,7 @@ def taking_over(server: RealServer, face: str, directory: Path, namespace: str) 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("face", FACES)
 def test_at_any_instant(any_server: RealServer, tmp_path: Path, face: str, mode: str, points: str) -> None:
-    """`always`: all calls that returned, and at most the one in progress. `interval`: all that was flushed, at least."""
+    """`always`: all calls that returned, perhaps the one in progress. `interval`: at least all that was flushed."""
     kinds_of_end = set()
     for number in count():
         namespace = f"{face}-{mode}-{points}-{number}"
