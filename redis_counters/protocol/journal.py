@@ -224,7 +224,7 @@ class Recorder:
         taken.calls = writer.calls
         taken.buckets = writer.keys.buckets if writer.keys is not None else self.buckets
         something = heads or slots.now or slots.gone or gone or early or taken.early_gone
-        if not (something or taken.calls > self.calls or taken.buckets != self.buckets):
+        if not (something or taken.calls > self.calls):
             return None
         self._taken = taken
         return Changes(

@@ -120,7 +120,7 @@ def test_three_times_and_then_nothing_is_left_in_redis_but_bases(
 ) -> None:
     """Processes that count and are killed, one after the other, each also while it tells what was left: exact."""
     total = 0
-    for number in (20, 30, 40, 50):
+    for number in (14, 18, 22, 26):
 
         async def work(say: Callable[[str], None]) -> None:
             options = {"journal": tmp_path, "journal_mode": mode, "buckets": 2}

@@ -1,0 +1,179 @@
+"""A forked child has a journal of its own, and never touches what its parent has open."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from redis_counters import Counters, EventKind
+from redis_counters.drivers import journal_file
+from tests.faces.either import FACES, Either, truth
+from tests.journal.processes import program, run
+from tests.journal.test_take_over import kinds, told
+from tests.servers import RealServer
+
+LIMIT = 60
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform"),
+    pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning"),
+]
+
+
+def child(work: Callable[[], None]) -> int:
+    """Return the exit code of a child that does the work: 0, or 1 after an error; -9 if it killed itself."""
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(LIMIT)
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+@pytest.mark.parametrize("mode", ["interval", "always"])
+def test_parent_and_child(any_server: RealServer, tmp_path: Path, mode: str) -> None:
+    """Both count with the same client, into two files; the child's is told by whoever comes next."""
+    with Counters.from_url(any_server.url, journal=tmp_path, journal_mode=mode, flush_interval=0.005) as counters:
+        counters.incr("x", 5)
+        counters.flush()
+        before = set(tmp_path.glob("*.journal"))
+
+        def work() -> None:
+            assert counters.stats().slots == 0
+            counters.incr("x", 100)
+            counters.flush()
+            assert len(set(tmp_path.glob("*.journal")) - before) == 1
+            assert before <= set(tmp_path.glob("*.journal"))
+            counters.incr("x", 1000)
+            counters.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        assert child(work) == -signal.SIGKILL
+        counters.incr("x", 5)
+        counters.flush()
+        assert before <= set(tmp_path.glob("*.journal"))
+    assert kinds(asyncio.run(told(any_server, "blocking", tmp_path))) == [EventKind.JOURNAL_TAKEN_OVER]
+    assert truth(any_server, ["x"]) == {b"x": 1110}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_parents_lock_outlives_its_children(any_server: RealServer, tmp_path: Path) -> None:
+    """Children that count, close, and end by sys.exit: the parent's journal stays locked, and whole."""
+    with Counters.from_url(any_server.url, journal=tmp_path, flush_interval=0.005) as counters:
+        counters.incr("x")
+        counters.flush()
+        [own] = tmp_path.glob("*.journal")
+        for _ in range(3):
+
+            def work() -> None:
+                counters.incr("x")
+                counters.close()
+
+            assert child(work) == 0
+        taker = program("""
+            counters = counters_of()
+            await done(counters.flush())
+            await done(counters.close())
+        """)
+        run(taker, any_server.url, tmp_path, "blocking", "interval", killed=False)
+        assert own.exists()
+        counters.incr("x")
+        counters.flush()
+        assert counters.stats().journal_failures == 0
+    assert truth(any_server, ["x"]) == {b"x": 5}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_child_leaves_its_dead_parents_journal_to_others(any_server: RealServer, tmp_path: Path) -> None:
+    """The parent is killed while its child lives: not the child takes the journal over, but the next process."""
+    orphaned = program(
+        """
+        counters = counters_of(flush_interval=0.005)
+        counters.incr("x", 7)
+        counters.flush()
+        parent = os.getpid()
+        if os.fork() == 0:
+            while os.getppid() == parent:
+                time.sleep(0.01)
+            counters.incr("x", 10)
+            counters.flush()
+            counters.close()
+            sys.exit(0)
+        killed()
+    """,
+        before="import time\n",
+    )
+    run(orphaned, any_server.url, tmp_path, "blocking", "interval")
+
+    async def main() -> None:
+        while truth(any_server, ["x"]) != {b"x": 17} or len(list(tmp_path.glob("*.lock"))) != 1:
+            await asyncio.sleep(0.05)
+        assert kinds(await told(any_server, "blocking", tmp_path)) == [EventKind.JOURNAL_TAKEN_OVER]
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+    assert truth(any_server, ["x"]) == {b"x": 17}
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("mode", ["interval", "always"])
+def test_forks_while_journals_are_written(any_server: RealServer, tmp_path: Path, mode: str) -> None:
+    """Whatever SQLite is doing in another thread at the fork, the child makes a journal of its own, counts and ends."""
+    options = {"journal": tmp_path, "journal_mode": mode, "flush_interval": 0.001}
+    with (
+        Counters.from_url(any_server.url, **options) as counters,
+        Counters.from_url(any_server.url, **options) as other,
+    ):
+        over = threading.Event()
+        counted = [0, 0]
+
+        def count(number: int) -> None:
+            while not over.is_set():
+                (counters, other)[number].incr("x")
+                counted[number] += 1
+
+        threads = [threading.Thread(target=count, args=(number,)) for number in range(2)]
+        for thread in threads:
+            thread.start()
+
+        def work() -> None:
+            counters.incr("child's")
+            counters.flush()
+            counters.close()
+
+        ended = [child(work) for _ in range(25)]
+        over.set()
+        for thread in threads:
+            thread.join()
+        assert ended == [0] * 25
+        assert counters.stats().journal_failures == 0
+    assert truth(any_server, ["x", "child's"]) == {b"x": sum(counted), b"child's": 25}
+    assert list(tmp_path.iterdir()) == []
+    assert not journal_file._stopped
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_a_child_that_never_counts(any_server: RealServer, tmp_path: Path, face: str) -> None:
+    """It makes no file, and the parent goes on."""
+
+    async def main() -> None:
+        async with Either.on(face, any_server, journal=tmp_path, flush_interval=0.005) as counters:
+            counters.incr("x")
+            await counters.flush()
+            files = sorted(tmp_path.iterdir())
+            assert child(lambda: None) == 0
+            assert sorted(tmp_path.iterdir()) == files
+            counters.incr("x")
+
+    asyncio.run(main())
+    assert truth(any_server, ["x"]) == {b"x": 2}
+    assert list(tmp_path.iterdir()) == []
