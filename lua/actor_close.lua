@@ -9,7 +9,7 @@ REPLY  OK seq        closed, now or before
        REGRESS seq   nothing written: acknowledged flushes are missing, a fail-over lost them
        UNKNOWN       nothing written: no such actor, or its record is unreadable
 ERROR  BADARG ...    nothing written
-COST   O(1); up to 3 commands
+COST   O(1); up to 4 commands
 ]]
 local registry, actor = KEYS[1], ARGV[1]
 local base = string.find(ARGV[2], '^%d+$') and tonumber(ARGV[2])
@@ -21,6 +21,8 @@ local seq = tonumber(recorded)
 if state == 'f' then return {'FOLDED', seq} end
 if seq < base then return {'REGRESS', seq} end
 if state == 'o' then
+  -- Lack of memory must not stop what leads to freeing some: HDEL needs none, and Redis checks only the first write.
+  redis.call('HDEL', registry, '')
   redis.call('HSET', registry, actor, 'c ' .. recorded .. ' ' .. redis.call('TIME')[1] .. ' ' .. rest)
 end
 return {'OK', seq}

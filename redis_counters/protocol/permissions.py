@@ -13,7 +13,7 @@ from redis_counters.protocol.commands import Argument, Command, ErrorReply, Scri
 CALLS: dict[Script, tuple[str, ...]] = {
     Script.NAMESPACE_OPEN: ("HMGET", "HSET"),
     Script.ACTOR_OPEN: ("HGET", "HMGET", "HSET", "TIME"),
-    Script.ACTOR_CLOSE: ("HGET", "HSET", "TIME"),
+    Script.ACTOR_CLOSE: ("HDEL", "HGET", "HSET", "TIME"),
     Script.SLOTS_MERGE: ("EXISTS", "HGET", "HSET", "HSETNX", "TIME"),
     Script.SLOTS_FOLD: ("HDEL", "HGET", "HINCRBY", "HMGET", "HSET", "TIME"),
     Script.SLOTS_READ: ("HGETALL",),

@@ -287,10 +287,11 @@ def test_a_full_server_gets_room_by_folding(server_with_debug: RealServer, face:
         assert client.hlen(key) == 6
         trouble = Full(server)
         trouble.begin()
-        for counters in everyone:
-            with suppress(Unavailable):
-                await counters.close(1)
+        for left, counters in enumerate(reversed(everyone)):
+            await counters.close(PATIENCE)
             await closed(counters._client)
+            assert client.hlen(key) == 6 - left
+        assert client.hlen(key) == 2  # base and dot
         trouble.end()
 
     asyncio.run(main())

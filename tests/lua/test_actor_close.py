@@ -6,6 +6,7 @@ import pytest
 
 from redis_counters.protocol.commands import Script
 from tests.lua.calls import REGISTRY, Bucket, key
+from tests.lua.scenarios import full_memory
 
 A = key("a")
 
@@ -92,3 +93,13 @@ def test_closing_is_a_change_of_now(bucket: Bucket) -> None:
     before = bucket.record(actor)
     bucket.close(actor)
     assert bucket.record(actor) == before
+
+
+def test_closing_needs_no_memory(bucket: Bucket) -> None:
+    """Or a full server would keep all slots for ever, which folding turns into one."""
+    actor = bucket.actor()
+    bucket.merge(actor, 1, fresh_plus=[(key(1), 5)])
+    with full_memory(bucket):
+        assert bucket.end(actor, key(1)) == ("OK", 1)
+    assert bucket.map(key(1)).value == 5
+    assert bucket.record(actor)[0] == b"f"
