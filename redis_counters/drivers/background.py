@@ -73,6 +73,7 @@ class Background:
         self.absent = False  # the flusher cannot be started, or was asked and did not come: callers do the work
         self.beats = 0
         self._generation = 0
+        self._ident = 0  # of the flusher
         self._flusher: threading.Thread | None = None
         self._helper: threading.Thread | None = None
         self._proved = False  # the flusher has run
@@ -95,7 +96,9 @@ class Background:
         return self._proved and not self.absent
 
     def beat(self) -> None:
-        """The flusher says that it runs."""
+        """The flusher says that it runs; said by a caller that does its work, it means nothing."""
+        if threading.get_ident() != self._ident:
+            return
         self.beats += 1
         self._since = time.monotonic()
         self._proved = True
@@ -140,6 +143,8 @@ class Background:
 
     def _keep(self, work: Callable[[], None], generation: int) -> None:
         """Do the work until the client is closed, whatever is raised in it: also what ends threads (SystemExit)."""
+        if work is self._flush and generation == self._generation:
+            self._ident = threading.get_ident()
         while not self.stopped and generation == self._generation:
             try:
                 while not self.stopped and generation == self._generation:

@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import redis
 import redis.asyncio
 
 import redis_counters.asyncio
 from redis_counters import Counters, Unavailable
 from redis_counters.drivers import background
 from redis_counters.events import Event, EventKind
+from redis_counters.testing import LossyLink
 from tests.faces.either import FACES, Either, client_of, closed, once, truth
 from tests.lifecycle.children import program
 from tests.servers import RealServer
@@ -93,6 +95,25 @@ def test_callers_do_the_work_where_no_thread_does(
         count()
         counters.close()
         assert truth(any_server, ["x", "y"]) == {b"x": counted, b"y": 2 * counted}
+    assert len(told(events)) == 1
+
+
+def test_a_slow_answer_to_a_caller_is_no_sign_of_life(any_server: RealServer, no_progress: threading.Event) -> None:
+    """Callers flush, and wait longer than the interval for Redis: the thread that stands still is not taken to run."""
+    events: list[Event] = []
+    with LossyLink(any_server.url) as link, redis.Redis.from_url(link.url) as client:
+        counters = Counters(client, flush_interval=0.01, observer=events.append)
+        until(lambda: counters._runner.background.absent, lambda: counters.incr("x"))
+        link.delay(0.05)
+        for i in range(20):
+            counters.incr("x", 3)
+            if i % 5 == 0:
+                counters.flush()
+            assert counters._runner.background.absent
+        link.heal()
+        accepted = counters.stats().accepted
+        assert accepted > 20
+        counters.close()
     assert len(told(events)) == 1
 
 
