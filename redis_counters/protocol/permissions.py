@@ -1,4 +1,4 @@
-"""What a user may not run: servers deny a command inside a script, but before Redis 7.2 without saying which.
+"""What a user may not run: servers deny a command inside a script, up to Redis 7.0 without saying which.
 
 Then each command that the script calls is sent by itself, in a form that changes nothing even where it is allowed: the
 server looks at permissions first, and at what is asked only then.
