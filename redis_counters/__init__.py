@@ -8,6 +8,7 @@ from redis_counters.counters import Counter, Counters
 from redis_counters.errors import (
     BufferFull,
     CounterError,
+    KeyConflict,
     NotPermitted,
     NotRecorded,
     OutcomeUnknown,
@@ -19,6 +20,7 @@ from redis_counters.errors import (
     WrongType,
 )
 from redis_counters.events import Event, EventKind
+from redis_counters.face_keyed import Likes
 from redis_counters.protocol.durability import Durability
 from redis_counters.protocol.stats import Stats
 from redis_counters.protocol.values import CounterValue
@@ -38,6 +40,8 @@ __all__ = [
     "Event",
     "EventKind",
     "Inspection",
+    "KeyConflict",
+    "Likes",
     "NotPermitted",
     "NotRecorded",
     "OutcomeUnknown",

@@ -11,15 +11,18 @@ from redis_counters.drivers.tasks import TaskRunner
 from redis_counters.events import Event
 from redis_counters.face import CounterBase, CountersBase, make_core
 from redis_counters.face import nothing_asyncio as nothing
+from redis_counters.face_keyed_asyncio import KeyedCounters, Likes
 from redis_counters.protocol.durability import Durability
 from redis_counters.protocol.settings import check_age, checked_age
 from redis_counters.protocol.values import CounterValue, Name, name_bytes
+
+__all__ = ["Counter", "Counters", "Likes"]
 
 if TYPE_CHECKING:
     from redis_counters.protocol.inspection import Inspection
 
 
-class Counters(CountersBase):
+class Counters(CountersBase, KeyedCounters):
     """Counters on one Redis deployment: any number of names, any number of tasks of one event loop.
 
     Increments are added up in memory and reach Redis within ``flush_interval``; what this process counted, it reads at

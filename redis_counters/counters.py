@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from redis_counters.drivers.threads import ThreadRunner
 from redis_counters.events import Event
 from redis_counters.face import CounterBase, CountersBase, make_core, nothing
+from redis_counters.face_keyed import KeyedCounters
 from redis_counters.protocol.durability import Durability
 from redis_counters.protocol.settings import check_age, checked_age
 from redis_counters.protocol.values import CounterValue, Name, name_bytes
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from redis_counters.protocol.inspection import Inspection
 
 
-class Counters(CountersBase):
+class Counters(CountersBase, KeyedCounters):
     """Counters on one Redis deployment: any number of names, any number of threads.
 
     Increments are added up in memory and reach Redis within ``flush_interval``; what this process counted, it reads at

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 __all__ = [
     "BufferFull",
     "CounterError",
+    "KeyConflict",
     "NotPermitted",
     "NotRecorded",
     "OutcomeUnknown",
@@ -51,6 +52,17 @@ class Overflow(Refused):
 
 class WrongType(Refused):
     """A key of this counter, or of the namespace, holds something else; what was counted is kept, not applied."""
+
+
+class KeyConflict(Refused):
+    """This key has counted another amount in this counter already, and its time is not over: nothing was counted.
+
+    ``counted``: the amount that it was used with.
+    """
+
+    def __init__(self, message: str, *, counter: bytes | None = None, counted: int = 0) -> None:
+        super().__init__(message, counter=counter)
+        self.counted = counted
 
 
 class NotPermitted(Refused):

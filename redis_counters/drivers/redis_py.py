@@ -17,7 +17,7 @@ import functools
 import inspect
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, Protocol, cast
 
@@ -378,10 +378,16 @@ def _ask_one(client: Client, command: Command) -> object:
     return answer
 
 
-async def ask_asyncio(client: Client, commands: Iterable[Command]) -> list[object]:
-    """The same over redis.asyncio."""
+async def ask_asyncio(client: Client, commands: Sequence[Command]) -> list[object]:
+    """The same over redis.asyncio; only several commands go over one connection, all sent before the first answer."""
     answers: list[object] = []
     try:
+        if len(commands) > 1:
+            try:
+                async with AsyncioLane(client) as lane:
+                    return await lane.exchange(commands)
+            except exceptions.ConnectionError:
+                pass
         for command in commands:
             answer = await _ask_one_asyncio(client, command, text=False)
             if isinstance(answer, ErrorReply) and answer.code == "NOSCRIPT":

@@ -16,7 +16,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Collection, Coroutine, Generator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from redis_counters.drivers import exits
 from redis_counters.drivers.breaker import Breaker
@@ -45,6 +45,9 @@ from redis_counters.protocol.pump import Record, Send, Steps
 from redis_counters.protocol.reads import Claim, Ticket
 from redis_counters.protocol.stats import Stats
 from redis_counters.protocol.values import CounterValue, Name
+
+if TYPE_CHECKING:
+    from redis_counters.drivers.keyed_tasks import KeyedTasks
 
 T = TypeVar("T")
 
@@ -82,6 +85,7 @@ class TaskRunner:
         self.progress = asyncio.Event()  # set and replaced whenever a round has made progress, or has failed
         self.rounding = asyncio.Lock()  # one round at a time,
         self.steps: Steps | None = None  # and this is it
+        self.keyed: KeyedTasks | None = None  # made when it is needed
         self.task: asyncio.Task[None] | None = None
         self.rounds = 0
         self.refusal: Refused | None = None

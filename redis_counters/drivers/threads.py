@@ -16,7 +16,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Collection, Generator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from redis_counters.drivers import exits
 from redis_counters.drivers.background import STALLED, Background, Bell
@@ -45,6 +45,9 @@ from redis_counters.protocol.pump import Record, Send, Steps
 from redis_counters.protocol.reads import Claim, Ticket
 from redis_counters.protocol.stats import Stats
 from redis_counters.protocol.values import CounterValue, Name
+
+if TYPE_CHECKING:
+    from redis_counters.drivers.keyed_threads import KeyedThreads
 
 T = TypeVar("T")
 
@@ -83,6 +86,7 @@ class ThreadRunner:
         self.rounder: threading.Thread | None = None  # by this thread,
         self.steps: Steps | None = None  # and this is it, if it is one of flushing
         self.in_round = False
+        self.keyed: KeyedThreads | None = None  # made when it is needed
         self.rounds = 0
         self.waiters: list[tuple[Callable[[], bool], Bell]] = []  # what callers wait for
         self.refusal: Refused | None = None  # what the last round as a whole was refused for

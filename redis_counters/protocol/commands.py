@@ -25,6 +25,10 @@ class Script(Enum):
     ACTORS_REAP = "actors_reap"
     ACTORS_CLEAN = "actors_clean"
     JANITOR_LEASE = "janitor_lease"
+    KEYED_OPEN = "keyed_open"
+    ONCE_APPLY = "once_apply"
+    LIKES_APPLY = "likes_apply"
+    SLOTS_SEED = "slots_seed"
 
 
 class Contract(NamedTuple):
@@ -71,6 +75,22 @@ CONTRACTS: dict[Script, Contract] = {
     Script.ACTORS_REAP: Contract(("registry",), ("ttl",), ("OK",), more_args="actors"),
     Script.ACTORS_CLEAN: Contract(("registry",), ("walked", "retention"), ("OK",), more_args="actors"),
     Script.JANITOR_LEASE: Contract(("meta",), ("period",), ("OK", "LATER", "NONE")),
+    Script.KEYED_OPEN: Contract(
+        ("registry",), ("generation",), ("OK", "UNKNOWN"), more_keys="shards", more_args="wanted"
+    ),
+    Script.ONCE_APPLY: Contract(
+        ("registry", "after", "slice", "before", "earlier"),
+        ("generation", "length", "number", "ttl"),
+        ("OK", "SLICE", "UNKNOWN"),
+        more_keys="shards",
+        more_args="values",
+    ),
+    Script.LIKES_APPLY: Contract(
+        ("registry",), ("generation",), ("OK", "UNKNOWN"), more_keys="pairs", more_args="values"
+    ),
+    Script.SLOTS_SEED: Contract(
+        ("registry",), ("generation",), ("OK", "UNKNOWN"), more_keys="shards", more_args="values"
+    ),
 }
 
 

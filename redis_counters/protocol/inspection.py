@@ -11,6 +11,7 @@ from redis_counters.protocol.commands import Command, hgetall, hmget
 from redis_counters.protocol.keys import KeySpace
 from redis_counters.protocol.namespace import look_up_namespace
 from redis_counters.protocol.reads import Reads, pairs_of
+from redis_counters.protocol.registry import is_actor
 from redis_counters.protocol.shards import check_told
 from redis_counters.protocol.values import Name, name_bytes, name_shown
 
@@ -27,7 +28,7 @@ class ShardView:
 
 @dataclass(frozen=True, slots=True)
 class ActorView:
-    """An actor as its bucket's registry holds it; ``state``: open, closed, folded, or gone (no record)."""
+    """An actor as its bucket's registry holds it; ``state``: open, closed, folded, gone (no record), or seed (none)."""
 
     id: bytes
     state: str
@@ -79,6 +80,8 @@ def _slot_map(raw: object, name: bytes) -> SlotMap:
 
 
 def _actor_view(actor: bytes, record: object) -> ActorView:
+    if not is_actor(actor):
+        return ActorView(actor, "seed", 0, 0, "")
     if not isinstance(record, bytes):
         return ActorView(actor, "gone", 0, 0, "")
     try:

@@ -6,6 +6,8 @@ key                     type   holds
 ``<ns>:meta``           hash   schema, buckets, region
 ``{<ns>:<b>}:a``        hash   the registry of bucket b: actors, generation, issued, cleaned
 ``{<ns>:<b>}:c:<i>:<n>`` hash  shard i of counter n: its slot map
+``{<ns>:<b>}:o:<t>:<s>`` hash  records of keyed increments with a ttl of t ms, written in slice s of time
+``{<ns>:<b>}:l:<i>:<n>`` set   of those who like counter n, the users of shard i
 ======================= ====== ==================================================================
 
 The hash tag comes first and holds nothing of the user's, the name comes last and may be any bytes: so all keys of a
@@ -61,6 +63,14 @@ class KeySpace:
         """Return (bucket, key) of a shard."""
         bucket = (crc32(name) + shard) % self.buckets
         return bucket, (self._prefix(bucket, shard) if shard else self.shard0[bucket]) + name
+
+    def slice_key(self, bucket: int, ttl: int, number: int) -> bytes:
+        """Return the key of the records of one slice of time."""
+        return b"{%b:%d}:o:%d:%d" % (self.namespace, bucket, ttl, number)
+
+    def users_key(self, name: bytes, shard: int) -> bytes:
+        """Return the key of the users of a shard; its bucket is that of the shard."""
+        return b"{%b:%d}:l:%d:%b" % (self.namespace, self.bucket(name, shard), shard, name)
 
 
 def shard_of(key: bytes) -> int:

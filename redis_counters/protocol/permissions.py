@@ -20,6 +20,10 @@ CALLS: dict[Script, tuple[str, ...]] = {
     Script.ACTORS_REAP: ("HDEL", "HGET", "HSET", "TIME"),
     Script.ACTORS_CLEAN: ("HDEL", "HGET", "HMGET", "HSET", "TIME"),
     Script.JANITOR_LEASE: ("HDEL", "HMGET", "HSET", "TIME"),
+    Script.KEYED_OPEN: ("HMGET", "HSET"),
+    Script.ONCE_APPLY: ("EXISTS", "HGET", "HINCRBY", "HMGET", "HSET", "HSETNX", "PEXPIREAT", "TIME"),
+    Script.LIKES_APPLY: ("HINCRBY", "HMGET", "HSET", "HSETNX", "SADD", "SISMEMBER", "SREM"),
+    Script.SLOTS_SEED: ("HDEL", "HGET", "HINCRBY", "HMGET", "HSET", "HSETNX"),
 }
 """What a script calls; a test compares this with its text."""
 

@@ -112,6 +112,7 @@ class Reads:
         self.chance = chance
         self.cache: dict[bytes, Snapshot] = {}
         self.fetching: dict[bytes, Ticket] = {}
+        self.outdated: dict[bytes, float] = {}  # since when a fetch that is under way may lack something
         self.failures: dict[bytes, tuple[float, CounterError]] = {}  # when a fetch of a name failed, and how
         self.snapshots = 0
         self.crowded: dict[bytes, None] = {}  # shards with many slots, for the janitor to look at
@@ -178,12 +179,19 @@ class Reads:
         snapshot = self.cache.get(name)
         return self.last(name) if snapshot is not None and since is not None and snapshot.taken > since else None
 
+    def forget(self, name: bytes) -> None:
+        """What is read of the counter from now on was asked for later than this: Redis has just changed for us."""
+        self.cache.pop(name, None)
+        if name in self.fetching:
+            self.outdated[name] = self.clock()
+
     def release(self, ticket: Ticket, failure: CounterError | None = None) -> None:
         """The fetch is over; if it failed, those who waited for it need not find out one after the other."""
         names = ticket.names
         for name in names:
             if self.fetching.get(name) is ticket:
                 del self.fetching[name]
+                self.outdated.pop(name, None)
         if failure is not None:
             for name in names:
                 self.failures.pop(name, None)
@@ -269,7 +277,8 @@ class Reads:
                 break
         for name, snapshot in found.items():
             cache.pop(name, None)  # so that the oldest stand in front
-            cache[name] = snapshot
+            if self.outdated.get(name, -math.inf) < taken:
+                cache[name] = snapshot
         _forget_oldest(cache, MOST_CACHED)
         self.snapshots += len(found)
         writer.drain()

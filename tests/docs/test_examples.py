@@ -14,6 +14,7 @@ from tests.servers import RealServer
 
 EXAMPLES = {
     "hot_counter.py": (["3", "5000"], "issued 15000, counted 15000, in "),
+    "seed_from_sqlite.py": (["3"], "50 totals, seeded by 3 processes, 0 of them wrong"),
     "asyncio_votes.py": ([], "yes 666, no 334; replies lost: "),
 }
 

@@ -10,19 +10,29 @@ import pytest
 
 import redis_counters
 import redis_counters.asyncio
-from redis_counters import Counter, Counters
+from redis_counters import Counter, Counters, Likes
 from redis_counters.asyncio import Counter as AsyncioCounter
 from redis_counters.asyncio import Counters as AsyncioCounters
+from redis_counters.asyncio import Likes as AsyncioLikes
 from redis_counters.protocol.settings import make_settings
 
-PAIRS = [pytest.param(Counters, AsyncioCounters, id="Counters"), pytest.param(Counter, AsyncioCounter, id="Counter")]
+PAIRS = [
+    pytest.param(Counters, AsyncioCounters, id="Counters"),
+    pytest.param(Counter, AsyncioCounter, id="Counter"),
+    pytest.param(Likes, AsyncioLikes, id="Likes"),
+]
 
 COUNTERS = {"incr", "decr", "add", "get", "get_many", "counter", "flush", "close", "stats", "from_url"}
+KEYED = {"incr_once", "likes", "seed", "seed_many", "adopt"}
+LIKES = {"like", "unlike", "has", "has_many", "value", "adopt_likes"}
 COUNTER = {"incr", "decr", "add", "value"}
-PLAIN = {"incr", "decr", "add", "stats", "counter", "from_url", "name"}  # no I/O in either face
+PLAIN = {"incr", "decr", "add", "stats", "counter", "from_url", "name", "likes"}  # no I/O in either face
 
 ONLY_IN = {"__enter__": "__aenter__", "__exit__": "__aexit__"}
-WORDS = [("any number of threads", "any number of tasks of one event loop")]  # where the texts have to differ
+WORDS = [
+    ("any number of threads", "any number of tasks of one event loop"),
+    ("of other threads", "of other tasks"),
+]  # where the texts have to differ
 
 
 def members(face: type) -> dict[str, Any]:
@@ -90,9 +100,11 @@ def test_what_does_no_io_is_a_plain_call(blocking: type, asyncio: type) -> None:
 def test_the_fixed_names_are_there() -> None:
     """The names that the interface fixes exist in both faces."""
     for counters in (Counters, AsyncioCounters):
-        assert set(members(counters)) >= COUNTERS
+        assert set(members(counters)) >= COUNTERS | KEYED
     for counter in (Counter, AsyncioCounter):
         assert set(members(counter)) >= COUNTER
+    for likes in (Likes, AsyncioLikes):
+        assert set(members(likes)) >= LIKES
 
 
 def test_the_module_says_what_it_exports() -> None:
@@ -140,3 +152,7 @@ def test_defaults_are_those_of_the_interface() -> None:
     }
     assert parameters(Counters.close)[1] == ("timeout", "POSITIONAL_OR_KEYWORD", 5.0)
     assert ("max_age", "KEYWORD_ONLY", None) in parameters(Counters.get)
+    assert parameters(Counters.incr_once)[3:] == [
+        ("amount", "POSITIONAL_OR_KEYWORD", 1),
+        ("ttl", "KEYWORD_ONLY", 86400),
+    ]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from redis_counters.protocol.commands import Script
+from tests.lua import keyed
 from tests.lua.calls import GENERATION, META, OWNER, REGISTRY, Answer, Bucket, key
 
 Scenario = Callable[[Bucket], Answer]
@@ -125,6 +126,42 @@ def folded_unknown(bucket: Bucket) -> Answer:
     return bucket.fold(b"gen00.1.zzzz", A)
 
 
+def settled(bucket: Bucket) -> Answer:
+    return keyed.settle(bucket, (A, 1), (B, 4))
+
+
+def settled_nowhere(bucket: Bucket) -> Answer:
+    return keyed.settle(bucket, (A, 1), generation=b"")
+
+
+def counted_once(bucket: Bucket) -> Answer:
+    return keyed.once(bucket, (A, b"key", 1))
+
+
+def counted_in_another_slice(bucket: Bucket) -> Answer:
+    return keyed.once(bucket, (A, b"key", 1), number=7)
+
+
+def counted_nowhere(bucket: Bucket) -> Answer:
+    return keyed.once(bucket, (A, b"key", 1), generation=b"")
+
+
+def liked(bucket: Bucket) -> Answer:
+    return keyed.like(bucket, (A, keyed.users("a"), b"+", b"user"))
+
+
+def liked_nowhere(bucket: Bucket) -> Answer:
+    return keyed.like(bucket, (A, keyed.users("a"), b"+", b"user"), generation=b"")
+
+
+def seeded(bucket: Bucket) -> Answer:
+    return keyed.seed(bucket, (A, b"s.x", 5), (B, b"s.x", -5))
+
+
+def seeded_nowhere(bucket: Bucket) -> Answer:
+    return keyed.seed(bucket, (A, b"s.x", 5), generation=b"")
+
+
 SCENARIOS: dict[tuple[Script, str], Scenario] = {
     (Script.NAMESPACE_OPEN, "OK"): opened_namespace,
     (Script.ACTOR_OPEN, "OPEN"): opened,
@@ -149,6 +186,15 @@ SCENARIOS: dict[tuple[Script, str], Scenario] = {
     (Script.JANITOR_LEASE, "OK"): leased,
     (Script.JANITOR_LEASE, "LATER"): leased_twice,
     (Script.JANITOR_LEASE, "NONE"): leased_without_a_namespace,
+    (Script.KEYED_OPEN, "OK"): settled,
+    (Script.KEYED_OPEN, "UNKNOWN"): settled_nowhere,
+    (Script.ONCE_APPLY, "OK"): counted_once,
+    (Script.ONCE_APPLY, "SLICE"): counted_in_another_slice,
+    (Script.ONCE_APPLY, "UNKNOWN"): counted_nowhere,
+    (Script.LIKES_APPLY, "OK"): liked,
+    (Script.LIKES_APPLY, "UNKNOWN"): liked_nowhere,
+    (Script.SLOTS_SEED, "OK"): seeded,
+    (Script.SLOTS_SEED, "UNKNOWN"): seeded_nowhere,
 }
 
 
@@ -168,6 +214,19 @@ def at_most(bucket: Bucket, script: Script, items: int) -> Callable[[Bucket], An
         return lambda given: given.clean(2**40, 0, *actors)
     names = [key(i) for i in range(items)]
     actor = bucket.actor()
+    if script is Script.KEYED_OPEN:
+        return lambda given: keyed.settle(given, *((name, 4) for name in names))
+    if script is Script.ONCE_APPLY:
+        around = keyed.now(bucket) // keyed.LENGTH
+        for number in range(around - 3, around + 4):  # whichever slice it will be, its neighbours are there
+            bucket.client.hset(keyed.slice_key(number), b"other", b"1 0")
+        return lambda given: keyed.once(given, *((name, b"key %d" % i, 1) for i, name in enumerate(names)))
+    if script is Script.LIKES_APPLY:
+        return lambda given: keyed.like(given, *((n, keyed.users(f"{i}"), b"+", b"x") for i, n in enumerate(names)))
+    if script is Script.SLOTS_SEED:
+        for name in names:
+            bucket.client.hset(name, b"s.x-", 5)
+        return lambda given: keyed.seed(given, *((name, b"s.x", 3) for name in names))
     if script is Script.ACTOR_OPEN:
         bucket.close(actor)
         return opened

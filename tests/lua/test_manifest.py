@@ -55,6 +55,19 @@ NUMBERS: dict[Script, dict[str, str]] = {
         "now": "a time in seconds",
         "settled[2] or '0'": "the same",
     },
+    Script.KEYED_OPEN: {"settled[2] or '0'": "numbers of actors and dots count up from 1"},
+    Script.ONCE_APPLY: {
+        "text": "inside `whole`",
+        "ARGV[2]": "length, milliseconds",
+        "ARGV[3]": "number of a slice: a time divided by that",
+        "ARGV[4]": "ttl, milliseconds",
+        "time[1]": "a time in seconds; a thousand times as much is below 2^53 too",
+        "time[2]": "microseconds of a second",
+        "after": "milliseconds of a slice",
+        "settled[2] or '0'": "numbers of actors and dots count up from 1",
+    },
+    Script.LIKES_APPLY: {"settled[2] or '0'": "numbers of actors and dots count up from 1"},
+    Script.SLOTS_SEED: {"settled[2] or '0'": "numbers of actors and dots count up from 1"},
 }
 
 

@@ -1,0 +1,63 @@
+--[[
+keyed_open: each counter has its number of key shards, by which a key finds its shard; what was settled first stays.
+
+Fields of shard 0: o, the number of key shards, never changed; k, the number of shards to be read, at least that.
+
+KEYS   1 registry     hash
+       2.. shards     hash   shard 0 of each counter
+ARGV   1 generation   where the registry has none yet; empty: answer UNKNOWN then
+       2.. wanted     key shards of each counter, where none are settled yet
+REPLY  OK [settled]...   of each counter its key shards; "!" and Redis's error where it refuses one, alone
+       UNKNOWN           nothing written: there is no registry
+ERROR  BADARG ...        nothing written
+COST   O(counters); up to 2 commands each; where all is settled it writes nothing
+]]
+local registry, call, pcall = KEYS[1], redis.call, redis.pcall
+if #ARGV ~= #KEYS then
+  return redis.error_reply('BADARG keyed_open: ' .. #KEYS .. ' keys, ' .. #ARGV .. ' arguments do not fit')
+end
+for i = 2, #ARGV do
+  if not string.find(ARGV[i], '^[1-9]%d*$') then
+    return redis.error_reply('BADARG keyed_open: wanted ' .. (i - 1) .. ' is no number')
+  end
+end
+
+local settled = call('HMGET', registry, 'g', 'n')
+local generation, issued = settled[1], tonumber(settled[2] or '0')
+if not generation then
+  if ARGV[1] == '' then return {'UNKNOWN'} end
+  generation = ARGV[1]
+  call('HSET', registry, 'g', generation, 'n', '0', 'c', '0')
+end
+local highest = string.format('%.0f', issued + 1)
+local dot, dot_used = generation .. '.' .. highest, false
+
+local function less(a, b)
+  return #a < #b or (#a == #b and a < b)
+end
+
+local reply = {'OK'}
+for i = 2, #KEYS do
+  local key = KEYS[i]
+  local there = pcall('HMGET', key, 'o', 'k', 'd')
+  if there.err then
+    reply[i] = '!' .. there.err
+  else
+    local own, told = there[1] or ARGV[i], there[2] or '1'
+    local lacking = {}
+    if not there[1] then lacking = {'o', own} end
+    if less(told, own) then
+      lacking[#lacking + 1] = 'k'
+      lacking[#lacking + 1] = own
+    end
+    if not there[3] then
+      lacking[#lacking + 1] = 'd'
+      lacking[#lacking + 1] = dot
+      dot_used = true
+    end
+    if #lacking > 0 then call('HSET', key, unpack(lacking)) end
+    reply[i] = own
+  end
+end
+if dot_used then call('HSET', registry, 'n', highest) end
+return reply

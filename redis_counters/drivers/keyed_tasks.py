@@ -1,0 +1,107 @@
+"""Keyed calls of many tasks in few scripts: one task sends what has come together, the callers wait for it.
+
+The sender begins in the loop's next turn, so tasks that are ready now share a script; what comes while it waits for
+Redis goes with the next. A caller that is cancelled takes nothing from the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from redis_counters.drivers.pacing import closed
+from redis_counters.errors import Unavailable
+from redis_counters.protocol.keyed import Keyed
+from redis_counters.protocol.keyed_calls import Call
+from redis_counters.protocol.keyed_uses import Uses
+
+if TYPE_CHECKING:
+    from redis_counters.drivers.tasks import TaskRunner
+
+T = TypeVar("T")
+
+MOST_CALLS = 5_000  # that are sent together: who comes later should not wait for ever more of them
+
+_Group = tuple[Sequence[Call], "asyncio.Future[None]"]
+
+
+class KeyedTasks:
+    """Sends keyed calls for the tasks of one event loop."""
+
+    def __init__(self, runner: TaskRunner) -> None:
+        self.runner = runner
+        self.keyed = Keyed(runner.core.reads)
+        self.queue: deque[_Group] = deque()
+        self.sender: asyncio.Task[None] | None = None
+
+    async def use(self, uses: Uses[T]) -> T:
+        """Return what the generator returns; the calls that it yields are done."""
+        while True:
+            try:
+                calls = next(uses)
+            except StopIteration as stop:
+                result: T = stop.value
+                return result
+            await self.do(calls)
+
+    async def do(self, calls: Sequence[Call]) -> None:
+        """Every call has an answer or an error. Raises UsageError on a closed client."""
+        if self.runner.refusing:
+            raise closed()
+        loop = asyncio.get_running_loop()
+        over: asyncio.Future[None] = loop.create_future()
+        self.queue.append((calls, over))
+        if self.sender is None or self.sender.done():
+            self.sender = loop.create_task(self._send_all(), name="redis-counters-keyed")
+        await over
+
+    async def _send_all(self) -> None:
+        """All that has gathered is sent, and what gathers meanwhile."""
+        taken: list[_Group] = []
+        try:
+            while self.queue:
+                taken = self._take()
+                await self._send([call for calls, _ in taken for call in calls])
+                _wake(taken)
+        finally:
+            left = [*taken, *self.queue]
+            self.queue.clear()
+            for calls, _ in left:  # none, unless this task was cancelled by somebody
+                for call in calls:
+                    if call.open:
+                        call.error = Unavailable("the task that sends was cancelled; the call may be repeated")
+            _wake(left)
+
+    def _take(self) -> list[_Group]:
+        taken: list[_Group] = []
+        count = 0
+        while self.queue and (not taken or count + len(self.queue[0][0]) <= MOST_CALLS):
+            group = self.queue.popleft()
+            if not group[1].done():  # else its caller was cancelled before it was sent
+                count += len(group[0])
+                taken.append(group)
+        return taken
+
+    async def _send(self, calls: Sequence[Call]) -> None:
+        try:
+            await self.runner.ask(self.keyed.apply(calls))
+        except Exception as error:  # also a fault of ours, or of a client: who waits must be told
+            for call in calls:
+                if call.open:
+                    call.error = error
+
+
+def _wake(groups: Sequence[_Group]) -> None:
+    for _, over in groups:
+        if not over.done():
+            over.set_result(None)
+
+
+def keyed_of(runner: TaskRunner) -> KeyedTasks:
+    """Return what sends keyed calls for this runner; made when first asked for, also in another loop and in a child."""
+    runner._here()
+    if runner.keyed is None:
+        runner.keyed = KeyedTasks(runner)
+    return runner.keyed

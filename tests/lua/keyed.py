@@ -1,0 +1,96 @@
+"""Calls of the scripts behind keyed increments, likes and seeds, as tests of them want to make them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from redis_counters.protocol.commands import Script
+from tests.lua.calls import GENERATION, REGISTRY, Answer, Bucket
+
+LENGTH = 10_000  # milliseconds of a slice
+TTL = 20_000  # milliseconds: the longest for such slices
+
+Item = tuple[bytes, bytes, int]  # a shard, a digest, an amount
+Liked = tuple[bytes, bytes, bytes, bytes]  # a shard, its users, "+" or "-", a user
+Seeded = tuple[bytes, bytes, int]  # a shard, a slot, a total
+
+
+def users(name: str, shard: int = 0) -> bytes:
+    """Return the key of the users of a shard in the bucket of these tests."""
+    return f"{{rc:0}}:l:{shard}:{name}".encode()
+
+
+def slice_key(number: int, ttl: int = TTL) -> bytes:
+    return f"{{rc:0}}:o:{ttl}:{number}".encode()
+
+
+def now(bucket: Bucket) -> int:
+    """Return the server's time in milliseconds."""
+    seconds, micros = bucket.ask("TIME")
+    return 1000 * int(seconds) + int(micros) // 1000
+
+
+def settle(bucket: Bucket, *wanted: tuple[bytes, int], generation: bytes = GENERATION) -> Answer:
+    keys = [REGISTRY, *(key for key, _ in wanted)]
+    return bucket.call(Script.KEYED_OPEN, keys, [generation, *(shards for _, shards in wanted)])
+
+
+def once(
+    bucket: Bucket,
+    *items: Item,
+    number: int | None = None,
+    ttl: int = TTL,
+    length: int = LENGTH,
+    generation: bytes = GENERATION,
+) -> Answer:
+    """Call once_apply; without a number, with that of the slice of now, whichever that is when it arrives."""
+    while True:
+        guess = now(bucket) // length if number is None else number
+        keys = [REGISTRY, *(slice_key(guess + n, ttl) for n in (1, 0, -1, -2)), *(shard for shard, _, _ in items)]
+        values = [value for _, digest, amount in items for value in (digest, amount)]
+        answer = bucket.call(Script.ONCE_APPLY, keys, [generation, length, guess, ttl, *values])
+        if answer[0] != "SLICE" or number is not None:
+            return answer
+
+
+def answers(answer: Answer) -> list[bytes]:
+    """Return what was answered to each item; the whole was OK."""
+    word, *values = answer
+    assert word == "OK"
+    assert all(isinstance(value, bytes) for value in values)
+    return values  # type: ignore[return-value] # just asserted
+
+
+def counted(bucket: Bucket, *items: Item, ttl: int = TTL) -> list[bytes]:
+    """Return what once_apply answers to each item."""
+    return answers(once(bucket, *items, ttl=ttl))[1:]
+
+
+def like(bucket: Bucket, *items: Liked, generation: bytes = GENERATION) -> Answer:
+    keys = [REGISTRY, *(key for shard, members, _, _ in items for key in (shard, members))]
+    return bucket.call(Script.LIKES_APPLY, keys, [generation, *(v for _, _, sign, user in items for v in (sign, user))])
+
+
+def seed(bucket: Bucket, *items: Seeded, generation: bytes = GENERATION) -> Answer:
+    keys = [REGISTRY, *(shard for shard, _, _ in items)]
+    return bucket.call(Script.SLOTS_SEED, keys, [generation, *(v for _, slot, total in items for v in (slot, total))])
+
+
+def slices(bucket: Bucket) -> list[bytes]:
+    """Return the keys of all slices, in order of time."""
+    found: list[bytes] = bucket.ask("KEYS", "*:o:*")
+    return sorted(found, key=lambda key: int(key.rpartition(b":")[2]))
+
+
+def age(bucket: Bucket, digest: bytes, milliseconds: int, ttl: int = TTL, length: int = LENGTH) -> None:
+    """The key's record is that much older, in the slice where it would lie if it had been written then."""
+    (old,) = [key for key in slices(bucket) if bucket.client.hexists(key, digest)]
+    amount, offset = bucket.fields(old)[digest].split()
+    written = int(old.rpartition(b":")[2]) * length + int(offset) - milliseconds
+    bucket.client.hdel(old, digest)
+    new = slice_key(written // length, ttl)
+    bucket.client.hset(new, digest, b"%b %d" % (amount, written % length))
+
+
+def batch(count: int, shard: bytes) -> Sequence[Item]:
+    return [(shard, b"key %d" % i, 1) for i in range(count)]
