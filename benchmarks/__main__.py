@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 
-from benchmarks import calls, distinct, hot, imports, memory, reads, report, zipf
+from benchmarks import calls, distinct, hot, imports, memory, once, reads, report, zipf
 from benchmarks.harness import FULL, QUICK
 from benchmarks.server import server
 
-GROUPS = {module.__name__.rpartition(".")[2]: module for module in (calls, distinct, hot, zipf, reads, memory, imports)}
+_MODULES = (calls, distinct, hot, zipf, reads, once, memory, imports)
+GROUPS = {module.__name__.rpartition(".")[2]: module for module in _MODULES}
 
 
 def main() -> int:

@@ -26,11 +26,12 @@ class Size:
     reads: int  # reads in a loop that is timed
     memory: int  # names
     imports: int  # fresh interpreters per side
+    once: int  # keyed increments per side; a multiple of 200
 
 
-FULL = Size(7, 200_000, 32, 20_000, 100_000, 2_000_000, 100_000, 10, 2000, 1_000_000, 21)
-QUICK = Size(3, 50_000, 32, 3_000, 30_000, 500_000, 100_000, 2, 500, 100_000, 11)
-TINY = Size(1, 200, 4, 200, 700, 5_000, 500, 0.2, 5, 2_000, 1)
+FULL = Size(7, 200_000, 32, 20_000, 100_000, 2_000_000, 100_000, 10, 2000, 1_000_000, 21, 40_000)
+QUICK = Size(3, 50_000, 32, 3_000, 30_000, 500_000, 100_000, 2, 500, 100_000, 11, 10_000)
+TINY = Size(1, 200, 4, 200, 700, 5_000, 500, 0.2, 5, 2_000, 1, 400)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import calls, distinct, hot, imports, memory, reads, report, zipf
+from benchmarks import calls, distinct, hot, imports, memory, once, reads, report, zipf
 from benchmarks.harness import TIMES, TINY, Row, ratio, take_turns
 from benchmarks.server import Server, server
 
@@ -22,7 +22,16 @@ def own() -> Iterator[Server]:
 
 @pytest.mark.parametrize(
     ("group", "asked", "reported"),
-    [(calls, 5, 1), (distinct, 2, 1), (hot, 2, 0), (zipf, 0, 3), (reads, 4, 0), (memory, 2, 6), (imports, 1, 0)],
+    [
+        (calls, 5, 1),
+        (distinct, 2, 1),
+        (hot, 2, 0),
+        (zipf, 0, 3),
+        (reads, 4, 0),
+        (once, 2, 2),
+        (memory, 2, 6),
+        (imports, 1, 0),
+    ],
     ids=lambda value: value.__name__.rpartition(".")[2] if hasattr(value, "__name__") else None,
 )
 def test_every_group_runs_and_counts_right(own: Server, group: object, asked: int, reported: int) -> None:
