@@ -251,6 +251,28 @@ def test_everything_in_redis_is_lost(any_server: RealServer, face: str) -> None:
     asyncio.run(main())
 
 
+def test_a_fail_over_takes_back_count_and_record_together(any_server: RealServer) -> None:
+    """All that was written after some moment is gone, also in the middle of a batch: whoever repeats it counts it."""
+    client: Any = any_server.client()
+
+    def contents() -> dict[bytes, tuple[bytes, int]]:
+        return {key: (client.dump(key), max(client.pttl(key), 0)) for key in client.scan_iter(count=1000)}
+
+    with redis.Redis(port=any_server.port) as own, Counters(own, shards=3) as counters:
+        for i in range(30):
+            counters.incr_once("c", f"{i}")
+            counters.likes("l").like(i)
+            if i == 19:
+                kept = contents()
+        client.flushall()
+        for key, (value, left) in kept.items():
+            client.restore(key, left, value)
+        assert [counters.incr_once("c", f"{i}") for i in range(30)] == [False] * 20 + [True] * 10
+        assert [counters.likes("l").like(i) for i in range(30)] == [False] * 20 + [True] * 10
+        assert counters.get_many(["c", "l"]) == {"c": 30, "l": 30}
+        assert len(users(any_server, b"l", 3)) == 30
+
+
 @both
 def test_shard_0_is_lost(any_server: RealServer, face: str) -> None:
     """What it tells of the others is told again with the first key that comes to it; what is in the others counts."""
