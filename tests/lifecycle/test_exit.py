@@ -109,7 +109,7 @@ asyncio.run_coroutine_threadsafe(main(), loop).result()
 @pytest.mark.parametrize("end", ENDS)
 def test_what_was_counted_until_the_end_is_delivered(any_server: RealServer, end: str) -> None:
     """Ten were counted, by hooks, threads, before an interruption, in either face: ten are there, folded."""
-    done = program(BEGIN + ENDS[end], any_server.url, timeout=30)
+    done = program(BEGIN + ENDS[end], any_server.url)
     assert done.stderr == "", done.stderr
     assert truth(any_server, ["x"]) == {b"x": 10}
     fields: set[bytes] = set()
