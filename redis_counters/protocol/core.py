@@ -58,7 +58,7 @@ class Core:
         self.writer = Writer(self.settings, self.buffer, self.mint)
         self.orphans: list[Orphan] = []  # journals of processes that are gone, to be told too
         for name, shards in self.known_shards.items():  # what handles asked for holds in the child too
-            self.writer.shards.learn(name, shards)
+            self.writer.shards.ask(name, shards)
         self.reads = Reads(self.writer, self.clock, self.wall, self.chance)
         self.housekeeping = Housekeeping(self.reads, self.clock, self.chance)
 
@@ -98,7 +98,7 @@ class Core:
         """The counter has at least that many shards."""
         if shards is not None:
             self.known_shards[name] = max(check_shards("shards", shards), self.known_shards.get(name, 1))
-            self.writer.shards.learn(name, shards)
+            self.writer.shards.ask(name, shards)
 
     # -- flushing
 

@@ -244,6 +244,15 @@ class Intake:
         key, tables = self._own(name)
         return any(table.total.get(key, 0) > table.acknowledged.get(key, 0) for table in tables[:2])
 
+    def owns(self, name: bytes) -> bool:
+        """True if this process has, or may have, a slot in any shard of the counter. Cost: O(shards)."""
+        if self.keys is None or self.unabsorbed:
+            return True
+        places = (self.keys.shard_key(name, shard) for shard in range(self.shards.of(name)))
+        return any(
+            key in table.total for bucket, key in places for a in self.buckets[bucket].actors for table in a.tables
+        )
+
     def room(self, name: bytes, sign: int) -> int:
         """Return how much the own slot of that sign can still take in. Call `drain` before."""
         kind = Kind.PLUS if sign > 0 else Kind.MINUS

@@ -28,6 +28,7 @@ from redis_counters.protocol.values import CounterValue, name_shown
 from redis_counters.protocol.writer import Writer
 
 MOST_CACHED = 10_000  # names; the oldest snapshots go first
+MOST_KNOWN = 20_000  # counters whose number of shards was learned from Redis
 MOST_FAILURES = 1_000  # names; whoever waited for one that is forgotten asks for himself
 MOST_ATTEMPTS = 5  # to read without an own actor ending meanwhile
 MOST_KEYS = 500  # shards that one script reads
@@ -115,6 +116,7 @@ class Reads:
         self.outdated: dict[bytes, float] = {}  # since when a fetch that is under way may lack something
         self.failures: dict[bytes, tuple[float, CounterError]] = {}  # when a fetch of a name failed, and how
         self.snapshots = 0
+        self.most_known = MOST_KNOWN  # numbers of shards, until it is looked which of them are needed
         self.crowded: dict[bytes, None] = {}  # shards with many slots, for the janitor to look at
 
     # -- from memory
@@ -280,9 +282,21 @@ class Reads:
             if self.outdated.get(name, -math.inf) < taken:
                 cache[name] = snapshot
         _forget_oldest(cache, MOST_CACHED)
+        self._forget_shards()
         self.snapshots += len(found)
         writer.drain()
         return {name: self._merged(name, snapshot) for name, snapshot in found.items()}
+
+    def _forget_shards(self) -> None:
+        """Of counters that are neither read nor counted at present, numbers of shards are not kept for ever."""
+        shards = self.writer.shards
+        if len(shards.known) < self.most_known:
+            return
+        self.writer.drain()
+        for name in list(shards.known):
+            if name not in self.cache and name not in self.fetching and not self.writer.owns(name):
+                shards.forget(name)
+        self.most_known = max(MOST_KNOWN, 2 * len(shards.known))
 
     def settle(self, raw: object) -> bool:
         """The buckets are known, from the namespace's record; False if there is none, so nothing has been counted."""

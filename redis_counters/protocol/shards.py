@@ -30,10 +30,11 @@ class Shards:
     The options' mapping goes from name prefix to number; the longest prefix that fits counts.
     """
 
-    __slots__ = ("default", "known", "prefixes", "single")
+    __slots__ = ("asked", "default", "known", "prefixes", "single")
 
     def __init__(self, option: int | Mapping[str, int]) -> None:
         self.known: dict[bytes, int] = {}
+        self.asked: set[bytes] = set()  # by a handle: not to be forgotten
         self.prefixes: list[tuple[bytes, int]] = []
         self.default = 1
         if isinstance(option, Mapping):
@@ -65,3 +66,13 @@ class Shards:
         if shards > self.of(name):
             self.known[name] = shards
             self.single = False
+
+    def ask(self, name: bytes, shards: int) -> None:
+        """As `learn`, by a handle."""
+        self.asked.add(name)
+        self.learn(name, shards)
+
+    def forget(self, name: bytes) -> None:
+        """What Redis said of the counter is to be learned again, when it is read."""
+        if name not in self.asked:
+            self.known.pop(name, None)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from redis_counters import BufferFull, CounterError, Unavailable
+from redis_counters.protocol import reads
 from redis_counters.protocol.reads import MOST_CACHED, MOST_FAILURES
 from tests.faces.either import FACES, Either, client_of, closed, once
 from tests.servers import RealServer
@@ -111,11 +112,49 @@ def test_reading_what_nobody_counted_leaves_nothing(any_server: RealServer, face
             for i in range(0, 3 * MOST_CACHED, 1000):
                 values = await counters.get_many([f"unknown{i + j}" for j in range(1000)])
                 assert set(values.values()) == {0}
-            reads = counters.counters._core.reads
-            assert len(reads.cache) == MOST_CACHED
-            assert not reads.fetching
-            assert not reads.failures
+            kept = counters.counters._core.reads
+            assert len(kept.cache) == MOST_CACHED
+            assert not kept.fetching
+            assert not kept.failures
             assert not counters.counters._core.writer.shards.known
 
     asyncio.run(main())
     assert client.dbsize() == 0
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_numbers_of_shards_are_not_kept_for_ever(
+    any_server: RealServer, monkeypatch: pytest.MonkeyPatch, face: str
+) -> None:
+    """Thousands of sharded counters are read: what is known of them is bounded, and no count is missed by that.
+
+    Those that this process counts in, or was told of by a handle, are kept.
+    """
+    monkeypatch.setattr(reads, "MOST_CACHED", 200)
+    monkeypatch.setattr(reads, "MOST_KNOWN", 400)
+    names = [f"n{i}" for i in range(4000)]
+    own = names[:: len(names) // 20]
+
+    async def main() -> None:
+        async with Either.on(face, any_server, shards=4, max_batch=2000) as writer:
+            writer.counters._core.writer.choice = 3  # its shard, in every counter: not 0
+            for name in names:
+                writer.incr(name)
+        async with Either.on(face, any_server, flush_interval=60) as counters:
+            counters.counters._core.writer.choice = 3
+            known = counters.counters._core.writer.shards.known
+            counters.counter("asked", shards=8)
+            assert set((await counters.get_many(own, max_age=0)).values()) == {1}
+            for name in own:
+                counters.incr(name, 10)
+            await counters.flush()
+            for _ in range(2):
+                for start in range(0, len(names), 100):
+                    page = names[start : start + 100]
+                    values = await counters.get_many(page, max_age=0)
+                    assert values == {name: 11 if name in own else 1 for name in page}
+                    assert len(known) <= 2 * (200 + len(own)) + 100
+                    assert set(own) <= {name.decode() for name in known}
+            assert known[b"asked"] == 8
+
+    asyncio.run(main())
