@@ -8,6 +8,7 @@ many.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
@@ -29,16 +30,20 @@ MOST_CALLS = 5_000  # that are sent together: who comes later should not wait fo
 
 
 class _Group:
-    """The calls of one thread, and what wakes it."""
+    """The calls of one thread, and what wakes it.
 
-    __slots__ = ("calls", "finished", "leads", "thread", "woken")
+    ``over`` is set as the first thing when the thread is through with it, or interrupted, and counts from then on, even
+    if another exception keeps it from telling the others.
+    """
+
+    __slots__ = ("bell", "calls", "done", "over", "thread")
 
     def __init__(self, calls: Sequence[Call]) -> None:
         self.calls = calls
         self.thread = threading.current_thread()
-        self.woken = Bell()
-        self.finished = False
-        self.leads = False
+        self.bell = Bell()
+        self.done = False
+        self.over = False
 
 
 class KeyedThreads:
@@ -53,7 +58,8 @@ class KeyedThreads:
         self.keyed = Keyed(runner.core.reads)
         self.lock = threading.RLock()
         self.queue: deque[_Group] = deque()
-        self.leader: threading.Thread | None = None  # sends, or is about to
+        self.crowd = 0  # how many groups went together last
+        self.leader: _Group | None = None  # whose thread sends, unless it is over
 
     def use(self, uses: Uses[T]) -> T:
         """Return what the generator returns; the calls that it yields are done."""
@@ -70,61 +76,68 @@ class KeyedThreads:
         if self.runner.refusing:
             raise closed()
         group = _Group(calls)
-        with self.lock:
-            nested = self.leader is group.thread  # an observer or a signal handler, while this very thread leads
-            if not nested:
-                self.queue.append(group)
-                if self.leader is None:
-                    self.leader, group.leads = group.thread, True
-        if nested:
-            self._send([group])
-            return
         try:
-            while not (group.finished or group.leads):
-                group.woken.wait(PATIENCE)
-                self._succeed(group)
-            if group.leads:
-                self._lead()
+            with self.lock:
+                leader = self._led_by()
+                # An observer or a signal handler, while this very thread sends, would wait for itself.
+                nested = leader is not None and leader.thread is group.thread
+                if not nested:
+                    self.queue.append(group)
+            if nested:
+                self._send([group])
+                return
+            while not group.done:
+                with self.lock:
+                    leads = self._led_by() in (None, group)
+                    if leads:
+                        self.leader = group
+                if leads:
+                    self._lead()
+                else:
+                    group.bell.wait(PATIENCE)
         finally:
-            if not group.finished:  # interrupted
-                self._hand_over([group])
+            group.over = True
+            if self.leader is group:
+                self._hand_over(group)
+
+    def _led_by(self) -> _Group | None:
+        """Return who sends; nobody, if he was interrupted, or is gone without a word (C code may end a thread)."""
+        leader = self.leader
+        return None if leader is None or leader.over or not leader.thread.is_alive() else leader
 
     def _lead(self) -> None:
-        """What has gathered has its outcome, and the next leader is told."""
+        """What has gathered has its outcome."""
+        waiting = 0
+        while waiting < len(self.queue) < self.crowd:  # those who were served with the last are on their way here
+            waiting = len(self.queue)
+            time.sleep(0)
         with self.lock:
             taken: list[_Group] = []
             count = 0
             for group in self.queue:
-                if group.finished:
+                if group.over or group.done:
                     continue
                 count += len(group.calls)
                 if taken and count > MOST_CALLS:
                     break
                 taken.append(group)
+        self.crowd = len(taken)
         self._send(taken)
-        self._hand_over(taken)
-
-    def _hand_over(self, done: Sequence[_Group]) -> None:
-        """These groups wait no more; if one of them had the lead, the first of the others has it."""
         with self.lock:
-            leads = any(group.leads for group in done)
-            for group in done:
-                group.finished = True
-                group.woken.ring()
-            while self.queue and self.queue[0].finished:
+            for group in taken:
+                group.done = True
+                group.bell.ring()
+
+    def _hand_over(self, group: _Group) -> None:
+        """The first who waits leads, and is told; unless somebody has found this group over, and leads already."""
+        with self.lock:
+            if self.leader is not group:
+                return
+            while self.queue and (self.queue[0].over or self.queue[0].done):
                 self.queue.popleft()
-            if leads:
-                following = next((group for group in self.queue if not group.finished), None)
-                self.leader = None if following is None else following.thread
-                if following is not None:
-                    following.leads = True
-                    following.woken.ring()
-
-    def _succeed(self, group: _Group) -> None:
-        """The group leads, if who did is gone without a word (C code may end a thread)."""
-        with self.lock:
-            if not group.finished and self.leader is not None and not self.leader.is_alive():
-                self.leader, group.leads = group.thread, True
+            self.leader = self.queue[0] if self.queue else None
+            if self.leader is not None:
+                self.leader.bell.ring()
 
     def _send(self, groups: Sequence[_Group]) -> None:
         calls = [call for group in groups for call in group.calls]

@@ -13,6 +13,7 @@ import redis
 
 from redis_counters import Counters, Unavailable, UsageError
 from redis_counters.asyncio import Counters as AsyncioCounters
+from redis_counters.drivers import keyed_tasks, keyed_threads
 from redis_counters.drivers.keyed_threads import KeyedThreads, keyed_of
 from redis_counters.protocol.keyed_calls import Call, Like
 from redis_counters.testing import LossyLink
@@ -28,7 +29,7 @@ def scripts(server: RealServer) -> int:
     return commandstats(server).get("evalsha", 0)
 
 
-def in_threads(work: Callable[[int], None], count: int = CALLERS) -> None:
+def in_threads(work: Callable[[int], object], count: int = CALLERS) -> None:
     """The work is done by so many threads that begin at the same time."""
     begin = threading.Barrier(count)
 
@@ -302,6 +303,23 @@ def test_a_closed_client_takes_no_calls(any_server: RealServer) -> None:
         counters.close()
         with pytest.raises(UsageError, match="closed"):
             KeyedThreads(counters._runner).do([Like(b"l", 1, b"+")])
+
+
+def test_more_callers_than_go_together(any_server: RealServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those who are left over are sent after the others, in both faces."""
+    monkeypatch.setattr(keyed_threads, "MOST_CALLS", 3)
+    monkeypatch.setattr(keyed_tasks, "MOST_CALLS", 3)
+    with redis.Redis(port=any_server.port) as client, Counters(client) as counters:
+        in_threads(lambda number: [counters.incr_once("c", f"{number} {i}") for i in range(3)], 40)
+        assert counters.get("c") == 120
+
+    async def main() -> None:
+        async with Either.on("asyncio", any_server) as either:
+            counted = await asyncio.gather(*(either.counters.incr_once("c", f"task {i}") for i in range(40)))
+            assert counted == [True] * 40
+            assert await either.get("c") == 160
+
+    asyncio.run(main())
 
 
 def test_very_many_calls_are_sent_in_parts(any_server: RealServer) -> None:

@@ -1,0 +1,83 @@
+"""An exception out of a signal handler (Ctrl-C) comes up at any point of a keyed call: nobody waits for ever."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import redis
+
+from redis_counters import Counters
+from redis_counters.drivers.keyed_threads import PATIENCE, _Group, keyed_of
+from tests.faces.either import truth
+from tests.keyed.support import users
+from tests.lifecycle.test_interrupted import at_every_point
+from tests.servers import RealServer
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@pytest.mark.parametrize("busy", [0, 3], ids=["alone", "beside others"])
+def test_at_every_point_of_a_call(any_server: RealServer, busy: int) -> None:
+    """What was interrupted is repeated with its key, and counts once; threads that call meanwhile get their answers."""
+    with redis.Redis(port=any_server.port) as client, Counters(client, shards=2) as counters:
+        likes = counters.likes("l")
+        keys = 0
+        stop = threading.Event()
+        others = [0] * busy
+
+        def work(number: int) -> None:
+            while not stop.is_set():
+                counters.incr_once("others", f"{number} {others[number]}")
+                others[number] += 1
+
+        def call() -> None:
+            counters.incr_once("c", f"{keys}", 3)
+            likes.like(keys)
+            counters.seed("s", keys, "t")
+
+        def each(_interrupted: bool) -> None:
+            nonlocal keys
+            call()
+            assert counters.incr_once("c", f"{keys}", 3) is False
+            assert likes.has(keys) is True
+            keys += 1
+
+        threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in range(busy)]
+        for thread in threads:
+            thread.start()
+        call()
+        points = at_every_point(call, each)
+        assert points > 100
+        stop.set()
+        for thread in threads:
+            thread.join(20)
+            assert not thread.is_alive(), "another thread waits for ever"
+        keyed = keyed_of(counters._runner)
+        assert keyed._led_by() is None
+        assert [group for group in keyed.queue if not group.over] == []
+    found = truth(any_server, ["c", "l", "s", "others"])
+    assert found == {b"c": 3 * keys, b"l": keys, b"s": keys - 1, b"others": sum(others)}
+    assert len(users(any_server, b"l", 2)) == keys
+
+
+def test_a_leader_that_is_gone_has_a_successor(any_server: RealServer) -> None:
+    """C code may end a thread without a word: whoever waits for it finds out, and leads."""
+    with redis.Redis(port=any_server.port) as client, Counters(client) as counters:
+        keyed = keyed_of(counters._runner)
+        gone = threading.Thread(target=lambda: None)
+        gone.start()
+        gone.join()
+        keyed.leader = _Group(())
+        keyed.leader.thread = gone
+        answers: list[bool] = []
+        threads = [
+            threading.Thread(target=lambda i=i: answers.append(counters.incr_once("c", f"{i}")), daemon=True)
+            for i in range(5)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20 * PATIENCE)
+        assert answers == [True] * 5
+        assert keyed.leader is None
