@@ -96,5 +96,12 @@ def named_text(text: str, denied: Sequence[str]) -> str:
     return f"{text.partition(' script: ')[0]}; this user may not run {', '.join(denied)}"
 
 
+def with_candidates(text: str, script: Script | None) -> str:
+    """Return an error's text with all that the script calls, where nobody has found out which of it was denied."""
+    if script is None or not is_unnamed(text):
+        return text
+    return f"{text.partition(' script: ')[0]}; it calls {', '.join(CALLS[script])}"
+
+
 def _text(part: object) -> str:
     return part.decode("utf-8", "replace") if isinstance(part, bytes) else str(part)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from redis_counters.errors import CounterError, NotPermitted, Refused, Unavailable, WrongType
 from redis_counters.protocol.commands import ErrorReply, Script
 from redis_counters.protocol.keys import name_of
-from redis_counters.protocol.permissions import is_denied
+from redis_counters.protocol.permissions import is_denied, with_candidates
 from redis_counters.protocol.values import name_shown
 
 _PASSING = frozenset(
@@ -22,7 +22,7 @@ def error_for(reply: ErrorReply, script: Script | None, key: bytes | None = None
     """Return our error for an error of Redis to a whole command. ``key``: the one that it must be of, if of any."""
     what = f"{script.value}: " if script else ""
     if reply.code == "NOPERM" or is_denied(reply.text):
-        return NotPermitted(f"{what}{reply.text}")
+        return NotPermitted(f"{what}{with_candidates(reply.text, script)}")
     if reply.code in ("NOAUTH", "WRONGPASS"):
         return NotPermitted(f"{what}{reply.code} the connection is not authenticated")
     # Redis 6.2 puts the error of a command inside a script into a sentence of its own.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import re
 from contextlib import suppress
 from typing import Any
@@ -159,3 +160,52 @@ def test_a_server_that_has_no_such_command(any_kind: Kind, face: str, missing: s
             assert values(server) == EXPECTED
     finally:
         server.stop()
+
+
+KEYED = ("EVALSHA", "EXISTS", "HGET", "HINCRBY", "HMGET", "HSET", "HSETNX", "PEXPIREAT", "SADD", "SISMEMBER", "SREM")
+CALLS_WITH_KEYS: list[tuple[Any, ...]] = [
+    ("incr_once", "x", "key", 5),
+    ("incr_once", "x", "key", 5),
+    ("like", "user"),
+    ("like", "another"),
+    ("unlike", "another"),
+    ("seed", "seeded", 7, "token"),
+]
+
+
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("missing", KEYED)
+def test_a_command_that_calls_with_keys_need(server: RealServer, face: str, missing: str) -> None:
+    """The call that needs it fails and names it, perhaps among others; once allowed it counts, and once."""
+    allow(server, "+@all", f"-{missing.lower()}")
+
+    async def main() -> None:
+        client = client_of(face, server, username="poor", password="any")  # noqa: S106 - of this test's user
+        counters = Either(face, client, buckets=2)
+        likes = counters.counters.likes("liked")
+
+        async def calls() -> list[CounterError]:
+            failed: list[CounterError] = []
+            for call, *arguments in CALLS_WITH_KEYS:
+                of: Any = likes if call in ("like", "unlike") else counters.counters
+                try:
+                    result: Any = getattr(of, call)(*arguments)
+                    if inspect.isawaitable(result):
+                        await result
+                except CounterError as error:
+                    failed.append(error)
+            return failed
+
+        try:
+            failed = await calls()
+            assert failed
+            for error in failed:
+                assert isinstance(error, NotPermitted)
+                assert re.search(f"(?i)\\b{missing}\\b", str(error)), error
+            allow(server, "+@all")
+            assert await calls() == []
+        finally:
+            await gone(counters, client)
+
+    asyncio.run(main())
+    assert truth(server, ["x", "liked", "seeded"]) == {b"x": 5, b"liked": 1, b"seeded": 7}
