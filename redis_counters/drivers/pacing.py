@@ -17,6 +17,7 @@ IDLE_POLL = 1.0  # seconds between looks at the buffer while nothing goes on
 FLUSH_TIMEOUT = 30.0  # seconds that flush() tries where the caller sets no limit
 MOST_PAUSE = 2.0  # seconds between attempts while Redis is away
 IMPATIENCE = 0.05  # seconds between attempts, at least, while somebody waits for a flush
+TURNS, TURN = 4, 0.005  # that other threads get when a client is closed: how many, and how many seconds each
 REST = 0.2  # seconds that close() gives the background to end after it is told to
 
 

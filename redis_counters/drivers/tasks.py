@@ -27,6 +27,8 @@ from redis_counters.drivers.pacing import (
     IMPATIENCE,
     MOST_PAUSE,
     REST,
+    TURN,
+    TURNS,
     buffer_full,
     closed,
     not_delivered,
@@ -403,7 +405,10 @@ class TaskRunner:
         self.core.begin_close()
         refusal: Refused | None = None
         try:
-            await self._work_until(lambda: writer.closed and self.core.orphans_over, time.monotonic() + timeout)
+            deadline = time.monotonic() + timeout
+            await self._work_until(lambda: writer.closed and self.core.orphans_over, deadline)
+            while time.monotonic() < deadline and await self._somebody_was_late():
+                await self._work_until(lambda: writer.closed, deadline)
         except Refused as error:
             refusal = error
         except BaseException:  # interrupted: it may be closed again
@@ -422,6 +427,14 @@ class TaskRunner:
             settle_close(self.core, timeout, refusal)
         finally:
             self.publish()
+
+    async def _somebody_was_late(self) -> bool:
+        """Other threads have had a turn; True if one has counted that had looked before close() began to refuse."""
+        for _ in range(TURNS if threading.active_count() > 1 else 0):
+            await asyncio.sleep(TURN)
+            if not self.core.writer.clean:
+                return True
+        return False
 
     async def _end_task(self) -> None:
         self.awake.set()

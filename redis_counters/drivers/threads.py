@@ -28,6 +28,8 @@ from redis_counters.drivers.pacing import (
     IMPATIENCE,
     MOST_PAUSE,
     REST,
+    TURN,
+    TURNS,
     buffer_full,
     closed,
     open_recording,
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
     from redis_counters.drivers.keyed_threads import KeyedThreads
 
 T = TypeVar("T")
+
+OURS = ("redis-counters", "redis-counters-buffer")
 
 _runners: weakref.WeakSet[ThreadRunner] = weakref.WeakSet()
 
@@ -444,7 +448,10 @@ class ThreadRunner:
                 begun = True
                 self.refusing = True  # first: whoever counts from now on is told, and whoever just did is drained below
                 self.core.begin_close()
-            self._work_until(lambda: writer.closed and self.core.orphans_over, time.monotonic() + timeout)
+            deadline = time.monotonic() + timeout
+            self._work_until(lambda: writer.closed and self.core.orphans_over, deadline)
+            while time.monotonic() < deadline and self._somebody_was_late():
+                self._work_until(lambda: writer.closed, deadline)
             self.stopped = True
         except Refused as error:
             refusal = error
@@ -469,6 +476,14 @@ class ThreadRunner:
                 settle_close(self.core, timeout, refusal)
         finally:
             self.publish()
+
+    def _somebody_was_late(self) -> bool:
+        """Other threads have had a turn; True if one has counted that had looked before close() began to refuse."""
+        for _ in range(TURNS if threading.active_count() > 1 + len(OURS) else 0):
+            time.sleep(TURN)
+            if not self.core.writer.clean:
+                return True
+        return False
 
     def _work_until(self, done: Callable[[], bool], deadline: float) -> None:
         """Wait for the thread to get there; without a thread that makes progress, do it here."""

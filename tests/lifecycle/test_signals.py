@@ -5,14 +5,12 @@ from __future__ import annotations
 import ast
 import os
 import signal
-import threading
 import time
-from typing import Any
 
 import pytest
 import redis
 
-from redis_counters import Counters, Unavailable, UsageError
+from redis_counters import Counters
 from tests.faces.either import FACES, truth
 from tests.lifecycle.children import ROOT, forked, program
 from tests.servers import RealServer
@@ -148,59 +146,3 @@ def test_a_process_that_is_frozen_between_calls(any_server: RealServer) -> None:
     os.close(read)
     os.close(write)
     assert truth(any_server, ["x"]) == {b"x": 50}
-
-
-@pytest.mark.parametrize("interval", [0.001, 60.0])
-def test_threads_do_everything_while_the_client_is_closed(any_server: RealServer, interval: float) -> None:
-    """Threads count, read and flush, then three close at once: what was counted is there, or its call raised."""
-    for _ in range(4):
-        any_server.client().flushall()
-        with redis.Redis(port=any_server.port) as client:
-            counters = Counters(client, flush_interval=interval, shards=2)
-            counted = [0] * 12
-            errors: list[BaseException] = []
-
-            def work(
-                number: int, counters: Counters = counters, counted: list[int] = counted, errors: list[Any] = errors
-            ) -> None:
-                handle = counters.counter("x")
-                try:
-                    while True:
-                        if number % 3 == 0:
-                            handle.incr()
-                        elif number % 3 == 1:
-                            counters.incr("x")
-                        else:
-                            counters.add("x", 1)
-                        counted[number] += 1
-                        if counted[number] % 64 == 0:
-                            counters.get("x")
-                        if counted[number] % 1024 == 0:
-                            counters.flush()
-                except UsageError:
-                    pass
-                except BaseException as error:
-                    errors.append(error)
-
-            threads = [threading.Thread(target=work, args=(n,)) for n in range(len(counted))]
-            for thread in threads:
-                thread.start()
-            while min(counted) < 100:
-                time.sleep(0.001)
-            lost: list[int] = []
-
-            def close(counters: Counters = counters, lost: list[int] = lost) -> None:
-                try:
-                    counters.close(30)
-                except Unavailable as error:
-                    lost.append(error.pending.get("x", 0))
-
-            closing = [threading.Thread(target=close) for _ in range(3)]
-            for thread in closing:
-                thread.start()
-            for thread in (*closing, *threads):
-                thread.join(60)
-            assert not any(thread.is_alive() for thread in (*closing, *threads))
-            assert errors == []
-            assert lost == []
-        assert truth(any_server, ["x"]) == {b"x": sum(counted)}
