@@ -132,7 +132,7 @@ class ThreadRunner:
         try:
             self._work_until(
                 lambda: writer.closed or ((goal is None or goal.reached()) and writer.accepted > accepted),
-                time.monotonic() + exits.rest(),
+                time.monotonic() + exits.rest() / 2,  # the other half is for closing, when nobody counts any more
             )
         except CounterError:
             pass  # whoever closes is told
