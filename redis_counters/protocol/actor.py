@@ -242,7 +242,7 @@ class Actor:
             self.remembered -= len(self.sent.pop(oldest))
 
     def void(self) -> None:
-        """The last flush was answered with an error: it is not recorded, and need not be remembered."""
+        """The last flush was answered with an error of Redis: it is not recorded, and need not be remembered."""
         chunk = self.unknown
         if self.phase is Phase.ACTIVE and chunk is not None and self.sent.pop(chunk.seq, None) is not None:
             self.remembered -= len(chunk)

@@ -13,6 +13,14 @@ _PASSING = frozenset(
 )
 
 
+_KNOWN = _PASSING | {"NOSCRIPT", "NOPERM", "NOAUTH", "WRONGPASS", "WRONGTYPE", "BADARG"}
+
+
+def surely_not_applied(reply: ErrorReply) -> bool:
+    """True if Redis itself has said so. An error of a proxy (a time-out, say) may stand for a command that was."""
+    return reply.code in _KNOWN
+
+
 def from_the_wrong_server(reply: ErrorReply) -> bool:
     """True if another server may be the primary by now: it is to be looked for again, on a new connection."""
     return reply.code in ("READONLY", "MASTERDOWN") or "-READONLY " in reply.text

@@ -18,7 +18,7 @@ from redis_counters.protocol.durability import confirm, shortfall
 from redis_counters.protocol.intake import Intake
 from redis_counters.protocol.journal import Recorder
 from redis_counters.protocol.keys import name_of, shard_of
-from redis_counters.protocol.refusals import error_for, refusal
+from redis_counters.protocol.refusals import error_for, refusal, surely_not_applied
 from redis_counters.protocol.replies import Reply
 from redis_counters.protocol.settings import Settings
 from redis_counters.protocol.slots import ALL, Kind, Table
@@ -149,7 +149,8 @@ class Writer(Intake):
         script = request.command.script
         assert script is not None
         if isinstance(raw, ErrorReply):
-            actor.void()
+            if surely_not_applied(raw):
+                actor.void()
             self._fail(request, error_for(raw, script, request.command.keys[0]))
             return
         try:

@@ -10,6 +10,7 @@ import pytest
 from redis_counters import CounterError, Event, EventKind, Refused, Unavailable, WrongType
 from redis_counters.testing import LossyLink
 from tests.faces.either import FACES, Either, truth
+from tests.protocol.cleaning import House
 from tests.servers import RealServer
 
 NAMES = [f"n{i}" for i in range(40)]
@@ -96,6 +97,41 @@ def test_garbage_from_the_first_command_on(any_server: RealServer, face: str, re
     with LossyLink(any_server.url) as link:
         asyncio.run(main(link))
     assert set(truth(any_server, NAMES).values()) == {4}
+
+
+@pytest.mark.parametrize("reply", [b"-ERR Connection timed out\r\n", b"-upstream failure\r\n", b"-ERR\r\n"])
+@pytest.mark.parametrize("face", FACES)
+def test_an_error_of_a_proxy_does_not_mean_that_nothing_was_applied(
+    any_server: RealServer, face: str, reply: bytes
+) -> None:
+    """The flush was applied; while its owner is silent its slots are folded: it knows how far it got all the same."""
+    house, events = House(any_server.client(), buckets=1), list[Event]()
+
+    async def main(link: LossyLink) -> None:
+        options = {"flush_interval": 60, "buckets": 1, "observer": events.append}
+        async with Either.url(face, link.url, **options) as counters:
+            for name in NAMES:
+                counters.incr(name, 5)
+            await counters.flush()
+            link.replace_reply(reply, every=1, commands={"EVALSHA"})
+            for name in NAMES:
+                counters.incr(name, 3)
+            with pytest.raises(CounterError):
+                await counters.flush(0.3)
+            for state in "cf":
+                house.age(2 * 3600)
+                house.clean_up()
+                assert house.states() == state
+            link.heal()
+            for name in NAMES:
+                counters.incr(name)
+            await counters.flush(20)
+            assert set((await counters.get_many(NAMES, max_age=0)).values()) == {9}
+
+    with LossyLink(any_server.url) as link:
+        asyncio.run(main(link))
+    assert set(truth(any_server, NAMES).values()) == {9}
+    assert [event for event in events if event.kind is EventKind.UNCERTAIN] == []
 
 
 @pytest.mark.parametrize("reply", [pytest.param(reply, id=name) for name, reply in GARBAGE.items()])
