@@ -28,7 +28,8 @@ CALLS: dict[Script, tuple[str, ...]] = {
 """What a script calls; a test compares this with its text."""
 
 # How each command is tried on a registry. HSET has a field without a value, HINCRBY no number: both are errors. HSETNX
-# finds its field there; in a registry that has just been deleted, it says what an absent one means too.
+# finds its field there; in a registry that has just been deleted, it says what an absent one means too. What is for
+# sets finds a hash, PEXPIREAT no number. SADD could make a set of what was deleted: without a member it is not tried.
 _TRIALS: dict[str, tuple[Argument, ...]] = {
     "EXISTS": (),
     "HDEL": (b"",),
@@ -37,6 +38,9 @@ _TRIALS: dict[str, tuple[Argument, ...]] = {
     "HMGET": (b"n",),
     "HSET": (b"", b"", b""),
     "HSETNX": (b"n", b"0"),
+    "PEXPIREAT": (b"none",),
+    "SISMEMBER": (b"",),
+    "SREM": (b"",),
 }
 
 # A command that is denied inside a script is told in words only, and by each kind of server in others.

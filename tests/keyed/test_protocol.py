@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 import redis
 
-from redis_counters.errors import CounterError, SchemaMismatch, Unavailable
+from redis_counters.errors import CounterError, SchemaMismatch, Unavailable, WrongType
 from redis_counters.protocol.buffer import Buffer
 from redis_counters.protocol.commands import Command, ErrorReply, Script
-from redis_counters.protocol.keyed import HOME_AGE, Keyed
+from redis_counters.protocol.keyed import Keyed
 from redis_counters.protocol.keyed_calls import Call, Has, Like, Once, Seed
+from redis_counters.protocol.keyed_homes import HOME_AGE
 from redis_counters.protocol.reads import Reads, Ticket
 from redis_counters.protocol.settings import make_settings
 from redis_counters.protocol.writer import Writer
@@ -173,6 +174,16 @@ def test_another_process_may_have_settled_another_number(any_server: RealServer)
     assert set(first.do(*map(once, keys))) <= {b"1", b"2"}
     assert set(second.do(*map(once, keys))) == {b"0"}
     assert first.redis.hget(KEYS.shard_key(b"c", 0)[1], "o") == b"1"
+
+
+@pytest.mark.parametrize("told", ["rubbish", "", "0", "-1", "1.5", "99999999999"])
+def test_what_is_no_number_of_shards_is_refused(client: Client, told: str) -> None:
+    """Somebody has spoilt the field: no key has a home, and nothing is counted."""
+    client.redis.hset(KEYS.shard_key(b"c", 0)[1], "o", told)
+    outcomes = client.do(once("k"), Like(b"c", 1, b"+"), Has(b"c", 1), Seed("s", 5, "t"))
+    assert [type(outcome) for outcome in outcomes[:3]] == [WrongType] * 3
+    assert outcomes[3] in (b"1", b"2")
+    assert client.redis.keys("*:o:*") == client.redis.keys("*:l:*") == []
 
 
 # --- reads ---------------------------------------------------------------------------------------------------------
