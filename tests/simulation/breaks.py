@@ -246,7 +246,6 @@ SCRIPTS = (
     Break("closed actors are not opened again", "actor_open", "if state == 'c' then", "if false then"),
     Break("lost actors are not put back", "actor_open", "  return register(want)\n", "  return {'GONE'}\n", "fail-over"),
     Break("an actor is closed though something of it is missing", "actor_close", "if seq < base then return {'REGRESS', seq} end", "", "fail-over"),
-    Break("a folded actor is closed as if it were whole", "actor_close", "if state == 'f' then return {'FOLDED', seq} end"),
     Break("closing is not recorded", "actor_close", "if state == 'o' then", "if false then"),
     Break("folded actors are closed again by a janitor", "actors_reap", "state == 'o' and", "state and"),
     Break("open actors are forgotten", "actors_clean", "if state == 'f' and", "if state and", "cleaned"),

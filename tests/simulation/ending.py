@@ -40,9 +40,7 @@ def end(world: World) -> None:
     janitor.sweep(world)
     while world.late:
         world.deliver_late(rng.randrange(1000))
-    for flush in world.refused.keys() - world.heard:
-        for account in world.refused[flush]:
-            world.ledger.lost[account] += world.ledger.issued[account]
+    world.note_refused()
     world.ledger.check_end(world.database.keys)
     _check_reader(world)
 
@@ -64,6 +62,8 @@ def _turn(process: Process, turn: int) -> None:
             process.reading.begin(list(NAMES), "")
         if process.goals or not writer.clean:
             raise Violation(f"process {process.number}: after {HEALED} quiet rounds not all is across")
+        process.world.note_refused()
+        process.world.ledger.check_all_there(process.number)
     if turn > HEALED:
         process.close()
     writer.errors = []

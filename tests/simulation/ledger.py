@@ -117,7 +117,13 @@ class Ledger:
         for key, value in keys.items():
             if b":c:" in key and halves(value) != (sums[key, b"+"], sums[key, b"-"]):
                 raise Violation(f"{key!r} holds {halves(value)}, not {sums[key, b'+']}, {sums[key, b'-']}")
+        self.check_all_there(None)
+
+    def check_all_there(self, process: int | None) -> None:
+        """Of the process, or of all, everything is there that is not known to be missing."""
         for account, issued in self.issued.items():
+            if process not in (None, account[0]):
+                continue
             least = issued - self.lost[account] - self.removed[account]
             self._check_not_above(account)
             if self.totals[account] < least:

@@ -111,7 +111,12 @@ def make_plan(seed: int, steps: int = STEPS) -> Plan:
     )
     kinds = [kind for kind in KINDS if _fits(kind, faults)]
     chosen = rng.choices(kinds, [kind.weight for kind in kinds], k=steps)
-    return Plan(seed, faults, processes, tuple(step for kind in chosen for step in (kind.make(rng),)))
+    taken: list[Step] = []
+    for kind in chosen:
+        taken.append(kind.make(rng))
+        if rng.random() < 0.03:
+            taken += rng.choice(MOTIFS)(rng, faults)
+    return Plan(seed, faults, processes, tuple(taken))
 
 
 class Kind(NamedTuple):
@@ -160,6 +165,55 @@ def _one(what: str) -> Callable[[random.Random], Step]:
     return lambda rng: Step(what, (_any(rng),))
 
 
+def _overtaken(rng: random.Random, faults: frozenset[str]) -> list[Step]:
+    """An actor is closed, perhaps folded, while a flush of its owner waits somewhere, and copies of what follows."""
+    who = _any(rng)
+    steps = [
+        Step("count", (who, rng.randrange(len(NAMES)), rng.randint(1, 5))),
+        Step("round", (who,)),
+        Step("count", (who, rng.randrange(len(NAMES)), 1)),
+        Step("reap", (_any(rng),)),
+        Step("pass", (rng.choice([0, 1000, 35_000, 42_000]),)),
+        Step("round", (who,), rng.choice(["w", "w", "r", "s"])),
+        Step("pass", (rng.choice([0, 1000, 6000]),)),
+    ]
+    if "registry lost" not in faults:
+        steps.append(rng.choice([Step("fold", (_any(rng), 15)), Step("night", (_any(rng), 1))]))
+    steps.append(Step("round", (who,), rng.choice(["", ".d", "dd", "dddd"])))
+    return [*steps, *_taken_back(rng, faults), Step("round", (who,)), Step("read", (who, 7))]
+
+
+def _taken_back(rng: random.Random, faults: frozenset[str]) -> list[Step]:
+    """Some commands are taken back by a fail-over, and copies of them arrive."""
+    steps = [Step("fail over", (rng.randint(1, 5),))] if "fail-over" in faults else []
+    return steps + [Step("late", (_any(rng),))] * rng.randint(0, 3)
+
+
+def _half_told(rng: random.Random, faults: frozenset[str]) -> list[Step]:
+    """A process with several chunks to tell is stopped as it tells all again, and its actor folded."""
+    who = _any(rng)
+    steps = [Step("count", (who, name, rng.randint(1, 9))) for name in (0, 1, 2, rng.randrange(3))]
+    steps += [Step("round", (who,), "".join(rng.choices(".dddr", k=4))), Step("count", (who, rng.randrange(3), 1))]
+    steps += [*_taken_back(rng, faults), Step("round", (who,), rng.choice(["s", ".s", "..s"]))]
+    steps += [Step("late", (_any(rng),)), Step("round", (who,), rng.choice(["r", ".r", "..r", "s", "..s"]))]
+    steps += [Step("reap", (_any(rng),)), Step("reap", (_any(rng),)), Step("pass", (rng.choice([100, 45_000]),))]
+    if "registry lost" not in faults:
+        steps += [Step("fold", (_any(rng), 15)), Step("fold", (_any(rng), 15))]
+    return [*steps, Step("late", (_any(rng),)), Step("round", (who,)), Step("read", (who, 7), "")]
+
+
+def _flushed(rng: random.Random, _faults: frozenset[str]) -> list[Step]:
+    """Somebody waits for a flush, across a rotation, while more is counted."""
+    who, name = _any(rng), rng.randrange(len(NAMES))
+    steps = [Step("count", (who, rng.randrange(len(NAMES)), 1)), Step("round", (who,)), Step("pass", (37_500,))]
+    steps += [Step("read", (who, 7)), Step("count", (who, name, 2)), Step("flush", (who,)), Step("round", (who,))]
+    steps += [Step("count", (who, name, 1)), Step("pass", (rng.choice([100, 1000]),)), Step("round", (who,))]
+    return [*steps, Step("read", (who, 7), "a"), Step("read", (who, 7))]
+
+
+MOTIFS = (_overtaken, _half_told, _flushed)
+"""Sequences in which much can go wrong, put in between here and there."""
+
 KINDS = (
     Kind(30, _pass),
     Kind(1, lambda rng: Step("night", (_any(rng), rng.randint(1, 4))), never_with="registry lost"),
@@ -180,6 +234,7 @@ KINDS = (
     Kind(3, _one("reap")),
     Kind(4, _mask("fold", 4), never_with="registry lost"),
     Kind(8, lambda rng: Step("keep house", (_any(rng), rng.choice([1, 3, 100]))), never_with="registry lost"),
+    Kind(2, _one("clean"), "cleaned"),
     Kind(4, lambda rng: Step("fail over", (rng.randint(1, 6),)), "fail-over"),
     Kind(1, lambda rng: Step("lose registries", (rng.randint(1, 2**BUCKETS - 1),)), "registry lost"),
     Kind(1, lambda _rng: Step("lose meta"), "registry lost"),

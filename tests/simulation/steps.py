@@ -218,6 +218,7 @@ STEPS: dict[str, Do] = {
     "night": _of_process(janitor.night),
     "reap": janitor.reap,
     "fold": janitor.fold,
+    "clean": janitor.clean,
     "keep house": _of_process(janitor.keep_house),
     "lose registries": _lose_registries,
     "lose meta": _lose_meta,

@@ -125,6 +125,12 @@ class World:
                 self.refused[_flush(command)] = {(process, name_of(k), sign) for k in keys for sign in (b"+", b"-")}
         return answer
 
+    def note_refused(self) -> None:
+        """What was refused alone, without its owner hearing of it, may be missing."""
+        for flush in self.refused.keys() - self.heard:
+            for account in self.refused[flush]:
+                self.ledger.lost[account] = self.ledger.issued[account]
+
     def _recorded(self, command: Command) -> int:
         """Return the number that is recorded of the actor that a flush is of."""
         if command.script is not Script.SLOTS_MERGE:
