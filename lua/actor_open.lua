@@ -15,14 +15,17 @@ ARGV   1 owner        token of this actor's owner, never used twice
        2 actor        the id to take back; empty: issue one
        3 generation   where the registry has none yet
        4 display      name for people
+       5 delay        seconds after its closing in which an actor may be taken back: later it may have been folded
 REPLY  OPEN actor seq   registered, with the highest number recorded of it
-       FOLDED seq       its slots are in the base, as of that flush
+       FOLDED seq       its slots are in the base, or will be, as of that flush: it tells nothing any more
        GONE             closed, folded and cleaned: nobody can tell any more how far it got
-ERROR  none of its own
+ERROR  BADARG ...       nothing written
 COST   O(1); up to 5 commands; an actor that is open already is found without a write
 ]]
 local registry, owner, want, display = KEYS[1], ARGV[1], ARGV[2], ARGV[4]
 local call = redis.call
+local delay = string.find(ARGV[5], '^%d+$') and tonumber(ARGV[5])
+if not delay then return redis.error_reply('BADARG actor_open: delay is no number') end
 
 local settled = call('HMGET', registry, 'g', 'n', 'c')
 local generation, issued, cleaned = settled[1], settled[2], settled[3]
@@ -40,8 +43,8 @@ end
 local function find(actor)
   local record = call('HGET', registry, actor)
   if not record then return nil end
-  local state, seq, rest = string.match(record, '^(%a) (%d+) %d+ (.*)$')
-  return state, tonumber(seq), rest
+  local state, seq, seen, rest = string.match(record, '^(%a) (%d+) (%d+) (.*)$')
+  return state, tonumber(seq), rest, tonumber(seen)
 end
 
 if want == '' then
@@ -54,7 +57,7 @@ if want == '' then
   return register(generation .. '.' .. string.format('%.0f', issued) .. '.' .. string.sub(owner, 6, 9))
 end
 
-local state, seq, rest = find(want)
+local state, seq, rest, seen = find(want)
 if not state then
   -- Lost by a fail-over, or with the registry: put back, unless it may have been cleaned.
   local its_generation, number = string.match(want, '^(%w+)%.(%d+)%.')
@@ -66,7 +69,11 @@ if not state then
   return register(want)
 end
 if state == 'c' then
-  call('HSET', registry, want, 'o ' .. string.format('%.0f', seq) .. ' ' .. call('TIME')[1] .. ' ' .. rest)
+  -- Later than that it may have been folded, and its owner have told the rest elsewhere, before a fail-over took that
+  -- back: late copies of this call and of flushes must not count the rest again.
+  local now = call('TIME')[1]
+  if tonumber(now) - seen > delay then return {'FOLDED', seq} end
+  call('HSET', registry, want, 'o ' .. string.format('%.0f', seq) .. ' ' .. now .. ' ' .. rest)
   state = 'o'
 end
 if state == 'o' then return {'OPEN', want, seq} end

@@ -73,12 +73,15 @@ class Chunk:
 class Actor:
     """An owner's side of one actor. It decides what to send next and what an answer means; it sends nothing itself."""
 
-    def __init__(self, bucket: int, registry: bytes, mint: Callable[[], str], display: bytes, opened: float) -> None:
+    def __init__(
+        self, bucket: int, registry: bytes, mint: Callable[[], str], display: bytes, delay: int, opened: float
+    ) -> None:
         self.bucket = bucket
         self.registry = registry
         self.mint = mint
         self.owner = mint().encode()
         self.display = display
+        self.delay = delay  # seconds after it was closed in which it may be taken back
         self.opened = opened
         self.id = b""
         self.phase = Phase.NEW
@@ -154,7 +157,7 @@ class Actor:
     def _open(self) -> Command:
         # A generation is drawn for each request: a registry that is made anew must not get its old one again.
         generation = self.mint()[:5].encode()
-        return Command(Script.ACTOR_OPEN, (self.registry,), (self.owner, self.id, generation, self.display))
+        return Command(Script.ACTOR_OPEN, (self.registry,), (self.owner, self.id, generation, self.display, self.delay))
 
     def _flush(self, limit: int) -> Command | None:
         # A new chunk only after the last was answered: what may or may not have been applied goes along again.

@@ -52,7 +52,7 @@ class Bucket:
 
     def begin(self, now: float) -> None:
         """What is counted from now on goes to a new actor."""
-        actor = Actor(self.number, self.registry, self.mint, self.settings.display, now)
+        actor = Actor(self.number, self.registry, self.mint, self.settings.display, self.settings.delay, now)
         if self.settings.journal is not None:
             for table in actor.tables:
                 table.changed = {}

@@ -47,7 +47,9 @@ class Contract(NamedTuple):
 
 CONTRACTS: dict[Script, Contract] = {
     Script.NAMESPACE_OPEN: Contract(("meta",), ("schema", "buckets", "region"), ("OK",)),
-    Script.ACTOR_OPEN: Contract(("registry",), ("owner", "actor", "generation", "display"), ("OPEN", "FOLDED", "GONE")),
+    Script.ACTOR_OPEN: Contract(
+        ("registry",), ("owner", "actor", "generation", "display", "delay"), ("OPEN", "FOLDED", "GONE")
+    ),
     Script.ACTOR_CLOSE: Contract(("registry",), ("actor", "base"), ("OK", "FOLDED", "REGRESS", "UNKNOWN")),
     Script.SLOTS_MERGE: Contract(
         ("registry",),

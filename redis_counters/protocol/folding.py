@@ -41,7 +41,7 @@ class Upkeep(NamedTuple):
 
 def upkeep_of(settings: Settings) -> Upkeep:
     """Return these options as a janitor goes by them."""
-    return Upkeep(ceil(settings.actor_ttl), ceil(2 * settings.reassert_window) or 1, ceil(settings.retention))
+    return Upkeep(ceil(settings.actor_ttl), settings.delay, ceil(settings.retention))
 
 
 @dataclass(slots=True)

@@ -78,7 +78,9 @@ def revive(stored: Stored, settings: Settings, keys: KeySpace, mint: Callable[[]
     for number, kept in stored.actors.items():
         bucket = writer.buckets[kept.head.bucket]
         actor = _actor(
-            kept, Actor(bucket.number, bucket.registry, mint, settings.display, now), unsure=not stored.always
+            kept,
+            Actor(bucket.number, bucket.registry, mint, settings.display, settings.delay, now),
+            unsure=not stored.always,
         )
         bucket.actors.insert(-1, actor)  # never the current one: it gets nothing more
         flushes = list(actor.sent)

@@ -66,9 +66,14 @@ class Bucket:
         return (word, *values)
 
     def open(
-        self, owner: bytes = OWNER, want: bytes = b"", generation: bytes = GENERATION, display: bytes = b"test"
+        self,
+        owner: bytes = OWNER,
+        want: bytes = b"",
+        generation: bytes = GENERATION,
+        display: bytes = b"test",
+        delay: Argument = 120,
     ) -> Answer:
-        return self.call(Script.ACTOR_OPEN, [REGISTRY], [owner, want, generation, display])
+        return self.call(Script.ACTOR_OPEN, [REGISTRY], [owner, want, generation, display, delay])
 
     def actor(self, owner: bytes = OWNER) -> bytes:
         """Return the id of a newly opened actor."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import redis
 
 from tests.lua.calls import GENERATION, OWNER, REGISTRY, Bucket, key
 from tests.lua.scenarios import denied, full_memory
@@ -93,13 +94,34 @@ def test_a_closed_actor_is_open_again(bucket: Bucket) -> None:
     bucket.merge(actor, 4, fresh_plus=[(A, 1)])
     shards, (_, seq, _, *rest) = bucket.shards(), bucket.record(actor)
     bucket.close(actor)
-    bucket.age(actor, 1000)
+    bucket.age(actor, 100)
     assert bucket.record(actor)[0] == b"c"
     now = bucket.now()
     assert bucket.open(OWNER, actor) == ("OPEN", actor, 4)
     state, seq_now, seen, *rest_now = bucket.record(actor)
     assert (state, seq_now, rest_now, bucket.shards()) == (b"o", seq, rest, shards)
     assert now <= int(seen) <= now + 5
+
+
+def test_an_actor_that_was_closed_for_long_is_not_opened_again(bucket: Bucket) -> None:
+    """It may have been folded before a fail-over took that back: a late copy of the call must not let it tell more."""
+    actor = bucket.actor()
+    bucket.merge(actor, 4, fresh_plus=[(A, 1)])
+    bucket.close(actor)
+    bucket.age(actor, 122)
+    before = bucket.everything()
+    assert bucket.open(OWNER, actor, delay=120) == ("FOLDED", 4)
+    assert bucket.everything() == before
+    assert bucket.merge(actor, 5, fresh_plus=[(A, 2)]) == ("CLOSED", 4)
+
+
+@pytest.mark.parametrize("delay", [b"", b"x", b"-1", b"1.5"])
+def test_a_delay_that_is_no_number_writes_nothing(bucket: Bucket, delay: bytes) -> None:
+    bucket.close(bucket.actor())
+    before = bucket.everything()
+    with pytest.raises(redis.ResponseError, match="BADARG actor_open"):
+        bucket.open(OWNER, b"", delay=delay)
+    assert bucket.everything() == before
 
 
 def test_a_folded_actor_stays_folded(bucket: Bucket) -> None:

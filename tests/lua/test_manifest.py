@@ -23,6 +23,9 @@ every_script = pytest.mark.parametrize("script", Script, ids=lambda script: scri
 NUMBERS: dict[Script, dict[str, str]] = {
     Script.NAMESPACE_OPEN: {},
     Script.ACTOR_OPEN: {
+        "ARGV[5]": "a duration in seconds",
+        "now": "a time in seconds",
+        "seen": "the same",
         "issued": "numbers of actors and dots count up from 1",
         "number": "the same, out of an actor's id",
         "cleaned": "the same",

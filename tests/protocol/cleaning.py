@@ -64,7 +64,9 @@ class House:
     def open(self, bucket: int) -> bytes:
         """Return a new actor."""
         owner = b"owner%010d" % next(self.numbers)
-        reply = self.call(Script.ACTOR_OPEN, [self.keys.registries[bucket]], owner, b"", b"gen%02d" % bucket, b"test")
+        reply = self.call(
+            Script.ACTOR_OPEN, [self.keys.registries[bucket]], owner, b"", b"gen%02d" % bucket, b"test", 120
+        )
         assert isinstance(reply[1], bytes)
         return reply[1]
 

@@ -176,6 +176,14 @@ CLIENT = (  # one line each, to be read as a table
     ),
     Break("what is on its way when a round is cut stays so", "pump:_send_all", "writer.unanswered(request)", "pass"),
     Break("a script that is not known is an error", "pump:_send_all", 'raw.code == "NOSCRIPT"', "False"),
+    Break(
+        "a journal's actors end at once",
+        "orphans:Orphan.look",
+        "writer.closing = closing",
+        "writer.closing = True",
+        "killed",
+    ),
+    Break("a journal's actors do not wait for shards", "orphans:_gate", "if shard:", "if False:", "killed"),
     Break("shards are used before they are published", "gates:Gates.publish", "table.gate(key)", "pass"),
     Break(
         "what was let through is held back again",
@@ -243,6 +251,7 @@ SCRIPTS = (
     Break("decrements are folded into increments", "slots_fold", "fold(i, key, '-', minus,", "fold(i, key, '+', minus,"),
     Break("folded actors are opened again", "actor_open", "if state == 'c' then", "if state ~= 'o' then"),
     Break("forgotten actors are put back", "actor_open", "if number <= tonumber(cleaned) then return {'GONE'} end", "", "cleaned"),
+    Break("actors are opened again however long they were closed", "actor_open", "if tonumber(now) - seen > delay then return {'FOLDED', seq} end", "", "fail-over"),
     Break("closed actors are not opened again", "actor_open", "if state == 'c' then", "if false then"),
     Break("lost actors are not put back", "actor_open", "  return register(want)\n", "  return {'GONE'}\n", "fail-over"),
     Break("an actor is closed though something of it is missing", "actor_close", "if seq < base then return {'REGRESS', seq} end", "", "fail-over"),

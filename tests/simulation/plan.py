@@ -172,7 +172,7 @@ def _overtaken(rng: random.Random, faults: frozenset[str]) -> list[Step]:
         Step("count", (who, rng.randrange(len(NAMES)), rng.randint(1, 5))),
         Step("round", (who,)),
         Step("count", (who, rng.randrange(len(NAMES)), 1)),
-        Step("reap", (_any(rng),)),
+        *([Step("reap", (_any(rng),))] if "registry lost" not in faults else []),
         Step("pass", (rng.choice([0, 1000, 35_000, 42_000]),)),
         Step("round", (who,), rng.choice(["w", "w", "r", "s"])),
         Step("pass", (rng.choice([0, 1000, 6000]),)),
@@ -196,8 +196,8 @@ def _half_told(rng: random.Random, faults: frozenset[str]) -> list[Step]:
     steps += [Step("round", (who,), "".join(rng.choices(".dddr", k=4))), Step("count", (who, rng.randrange(3), 1))]
     steps += [*_taken_back(rng, faults), Step("round", (who,), rng.choice(["s", ".s", "..s"]))]
     steps += [Step("late", (_any(rng),)), Step("round", (who,), rng.choice(["r", ".r", "..r", "s", "..s"]))]
-    steps += [Step("reap", (_any(rng),)), Step("reap", (_any(rng),)), Step("pass", (rng.choice([100, 45_000]),))]
     if "registry lost" not in faults:
+        steps += [Step("reap", (_any(rng),)), Step("reap", (_any(rng),)), Step("pass", (rng.choice([100, 45_000]),))]
         steps += [Step("fold", (_any(rng), 15)), Step("fold", (_any(rng), 15))]
     return [*steps, Step("late", (_any(rng),)), Step("round", (who,)), Step("read", (who, 7), "")]
 
@@ -231,7 +231,7 @@ KINDS = (
     Kind(3, _one("freeze")),
     Kind(2, lambda _rng: Step("thaw")),
     Kind(1, lambda rng: Step("trouble", (rng.choice([500, 5000]),))),
-    Kind(3, _one("reap")),
+    Kind(3, _one("reap"), never_with="registry lost"),
     Kind(4, _mask("fold", 4), never_with="registry lost"),
     Kind(8, lambda rng: Step("keep house", (_any(rng), rng.choice([1, 3, 100]))), never_with="registry lost"),
     Kind(2, _one("clean"), "cleaned"),

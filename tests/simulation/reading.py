@@ -117,9 +117,20 @@ class Reading:
             if value < issued and not world.fall_backs and world.plan.faults.isdisjoint(("cleaned", "short memory")):
                 raise Violation(f"process {process.number} reads {value} of {name!r}, and has counted {issued} itself")
             last, issued_then, fall_backs = self.last.get(name, (0, 0, -1))
-            if fall_backs == world.fall_backs and value < last + issued - issued_then:
+            if fall_backs == world.fall_backs and self._has_noticed() and value < last + issued - issued_then:
                 more = issued - issued_then
                 raise Violation(
                     f"process {process.number} reads {value} of {name!r} after {last} and {more} of its own"
                 )
+            if not self._has_noticed():
+                self.last.pop(name, None)
+                continue
             self.last[name] = (int(value), issued, self.fetched.get(name, world.fall_backs))
+
+    def _has_noticed(self) -> bool:
+        """True if the process knows of every fail-over what it took back, and none of its actors is forgotten."""
+        world, actors = self.world, [actor for actor in self.process.core.writer.actors() if actor.id]
+        return all(
+            actor.last_proved > world.fell_back_at and actor.id in world.database.fields(actor.registry)
+            for actor in actors
+        )

@@ -139,7 +139,17 @@ def random_call(rng: random.Random, actors: list[bytes]) -> Command:
         return Command(kind, (b"t:meta",), (1, 2, b"main"))
     if kind is Script.ACTOR_OPEN:
         owner = b"owner%08d" % rng.randrange(6)
-        return Command(kind, (registry,), (owner, rng.choice([b"", b"", actor]), b"gen0%d" % rng.randrange(2), b"a b"))
+        return Command(
+            kind,
+            (registry,),
+            (
+                owner,
+                rng.choice([b"", b"", actor]),
+                b"gen0%d" % rng.randrange(2),
+                b"a b",
+                rng.choice([b"0", b"9", b"x"]),
+            ),
+        )
     if kind is Script.ACTOR_CLOSE:
         return Command(kind, (registry,), (actor, number))
     if kind is Script.ACTORS_REAP:

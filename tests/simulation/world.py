@@ -64,6 +64,7 @@ class World:
         self.refused: dict[Flush, set[Account]] = {}
         self.heard: set[Flush] = set()  # whose answers their owners have
         self.fall_backs = 0  # times that the server's state went back
+        self.fell_back_at = 0.0
         self.uncertain = 0
         self.streams = 0  # of chance, for tellers of orphans
         self.happened: Counter[str] = Counter()
@@ -183,6 +184,7 @@ class World:
             self.unpublished |= self.narrowed
         self.server.known.clear()
         self.fall_backs += 1
+        self.fell_back_at = self.now
         return True
 
     def _widths(self) -> dict[bytes, bytes | None]:
