@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-STALLED = 2.0  # seconds that the flusher may take to notice that it was asked
+STALLED = 5.0  # seconds that the flusher may take to notice that it was asked
+HELP = 1.0  # seconds after which who waits for it helps, and says nothing: the machine may be busy
 RETRY = 0.5  # seconds until a thread that could not be started is tried again
 
 
@@ -107,13 +108,17 @@ class Background:
     def missed(self) -> None:
         """The flusher was asked and made no progress: if it is gone, another is started; else callers do the work."""
         with self._lock:
-            if self.stopped or self.absent:
-                return
-            if _gone(self._flusher):
-                self._replace()
-            elif not self.connecting:
+            if not self.replaced() and not self.stopped and not self.absent and not self.connecting:
                 self.absent = True
                 self._report("the thread that flushes makes no progress, callers flush")
+
+    def replaced(self) -> bool:
+        """Tell whether the flusher was gone, and another one has taken its place."""
+        with self._lock:
+            if self.stopped or self.absent or not _gone(self._flusher):
+                return False
+            self._replace()
+            return True
 
     def start(self) -> bool:
         """The threads run. False if the flusher cannot: there is none to be had, or the interpreter is ending."""

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redis_counters.drivers import exits
-from redis_counters.drivers.background import STALLED, Background, Bell
+from redis_counters.drivers.background import HELP, Background, Bell
 from redis_counters.drivers.breaker import Breaker
 from redis_counters.drivers.inherited import begin_in_child
 from redis_counters.drivers.pacing import (
@@ -509,8 +509,9 @@ class ThreadRunner:
                 background.ask()
                 if beats != background.beats:
                     beats, noticed = background.beats, now
-                elif now - noticed > min(STALLED, (deadline - noticed) / 2):
-                    background.missed()
+                elif now - noticed > min(HELP, (deadline - noticed) / 2):
+                    if not background.replaced() and not background.connecting:
+                        break
                     noticed = now
                 if background.absent:
                     break
