@@ -159,7 +159,7 @@ class Homes:
     def reply(self, raw: object, script: Script, bucket: int) -> Reply | None:
         """Return the reply; None if the bucket has no registry, so nothing was written. Raises what is refused."""
         if isinstance(raw, ErrorReply):
-            raise error_for(raw, script)
+            raise error_for(raw, script, self.keys.registries[bucket])
         reply = Reply(raw, CONTRACTS[script].replies)
         if reply.word == "UNKNOWN":
             self.lost.add(bucket)
