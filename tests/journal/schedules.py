@@ -1,4 +1,4 @@
-"""Random schedules in which processes are killed, and others find their journals, beside all of tests/protocol.
+"""Random schedules in which processes are killed, and others find their journals, beside all that `adversary.py` does.
 
 A process is killed at any step, also one that is telling an orphan; the next tells what the journal holds. Where the
 schedule says so, the journal cannot be written for a while, and processes are killed then, too.
@@ -18,7 +18,7 @@ from redis_counters.protocol.orphans import Orphan, revive
 from redis_counters.protocol.pump import TELLING
 from redis_counters.protocol.settings import Settings
 from redis_counters.protocol.writer import Request, Writer
-from tests.protocol.adversary import NAMES, Client, Schedule
+from tests.journal.adversary import NAMES, Client, Schedule
 
 
 @dataclass

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.journal.adversary import NAMES
 from tests.journal.schedules import JournalSchedule
-from tests.protocol.adversary import NAMES
 from tests.servers import RealServer
 
 SEEDS = int(os.environ.get("REDIS_COUNTERS_SEEDS", "20"))

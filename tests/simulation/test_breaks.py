@@ -12,7 +12,7 @@ from tests.simulation.breaks import BREAKS, Break, broken
 from tests.simulation.plan import FAULTS, make_plan
 from tests.simulation.steps import run
 
-MOST = 4000  # schedules until it must be caught
+MOST = 6000  # schedules until it must be caught
 STUCK = 20  # seconds; a schedule takes some milliseconds
 
 
