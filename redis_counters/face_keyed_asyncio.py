@@ -11,12 +11,12 @@ from redis_counters.protocol.settings import checked_age
 from redis_counters.protocol.values import CounterValue, Name, name_bytes, name_shown
 
 if TYPE_CHECKING:
+    from redis_counters.protocol.keyed_calls import User
     from redis_counters.protocol.keyed_uses import Uses
 
-User = str | bytes | int
 T = TypeVar("T")
 N = TypeVar("N", bound=Name)
-U = TypeVar("U", bound=User)
+U = TypeVar("U", bound="User")
 
 
 class KeyedCounters:
@@ -58,7 +58,7 @@ class KeyedCounters:
         await self._use(keyed_uses.seed({name: total}, token))
 
     async def seed_many(self, totals: Mapping[N, int], token: str | bytes) -> None:
-        """As `seed`, for many counters: one script per bucket and 500 names.
+        """As `seed`, for many counters: a round trip for 500 names, with a script per bucket.
 
         Raises the first error; all that Redis does not refuse has been done.
         """

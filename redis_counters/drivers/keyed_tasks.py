@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MOST_CALLS = 5_000  # that are sent together: who comes later should not wait for ever more of them
+MOST_CALLS = 1_000  # that are sent together: who comes later should not wait for ever more of them
 
 _Group = tuple[Sequence[Call], "asyncio.Future[None]"]
 

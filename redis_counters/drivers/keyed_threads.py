@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PATIENCE = 1.0  # seconds until who waits looks whether anybody sends
-MOST_CALLS = 5_000  # that are sent together: who comes later should not wait for ever more of them
+MOST_CALLS = 1_000  # that are sent together: who comes later should not wait for ever more of them
 
 
 class _Group:

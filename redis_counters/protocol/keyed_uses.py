@@ -19,7 +19,7 @@ N = TypeVar("N", bound=Name)
 U = TypeVar("U", bound=User)
 Uses = Generator[list[Call], None, T]
 
-PAGE = 500  # members of a set that is adopted, read at a time
+PAGE = 500  # calls of one use that are done together, and members of a set that are read at a time
 
 
 def incr_once(name: Name, key: str | bytes, amount: int, ttl: float | timedelta) -> Uses[bool]:
@@ -39,16 +39,14 @@ def like(name: bytes, user: User, sign: bytes) -> Uses[bool]:
 def has(name: bytes, users: Iterable[U]) -> Uses[dict[U, bool]]:
     """Return who of these users likes."""
     calls = {user: Has(name, user) for user in users}
-    if calls:
-        yield list(calls.values())
+    yield from _in_pages([*calls.values()])
     return {user: call.checked() == 1 for user, call in calls.items()}
 
 
 def seed(totals: Mapping[N, int], token: str | bytes) -> Uses[None]:
     """Every counter has at least its total, as far as this token goes."""
     calls: list[Call] = [Seed(name, total, token) for name, total in totals.items()]
-    if calls:
-        yield calls
+    yield from _in_pages(calls)
     for call in calls:
         call.checked()
 
@@ -78,12 +76,17 @@ def adopt_likes(name: bytes, key: Name) -> Uses[int]:
         if not isinstance(page, list) or len(page) != 2 or not isinstance(page[1], (list, set)):
             raise BadReply("expected a cursor and members")
         likes = [Like(name, user, b"+") for user in page[1]]
-        if likes:
-            yield [*likes]
+        yield from _in_pages([*likes])
         found += sum(call.done() for call in likes)
         cursor = page[0] if isinstance(page[0], bytes) else str(page[0]).encode()
         if cursor == b"0":
             return found
+
+
+def _in_pages(calls: list[Call]) -> Uses[None]:
+    """The calls are done: not all at once, for that would hold up everybody else."""
+    for start in range(0, len(calls), PAGE):
+        yield calls[start : start + PAGE]
 
 
 def _plain(call: Plain) -> object:

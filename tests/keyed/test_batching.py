@@ -323,7 +323,7 @@ def test_more_callers_than_go_together(any_server: RealServer, monkeypatch: pyte
 
 
 def test_very_many_calls_are_sent_in_parts(any_server: RealServer) -> None:
-    """12,000 at once: no script has more than 500, and all are answered."""
+    """12,000 of one caller: no script has more than 500, and all are answered."""
     with redis.Redis(port=any_server.port) as client, Counters(client) as counters:
         calls: list[Call] = [Like(b"l", i, b"+") for i in range(12_000)]
         reset_stats(any_server)

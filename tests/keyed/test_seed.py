@@ -88,6 +88,27 @@ def test_bad_arguments_send_nothing(any_server: RealServer, face: str, kind: Any
     assert any_server.client().keys("*") == []
 
 
+@both
+def test_very_many_totals_are_told_in_parts(any_server: RealServer, face: str) -> None:
+    """So that others get in between; and where one of them is refused, all others are there."""
+    totals = {f"n{i}": i for i in range(2_500)}
+    taken = KEYS.shard_key(b"n7", 0)[1]
+    client = any_server.client()
+    client.set(taken, "mine")
+
+    async def main() -> None:
+        async with Either.on(face, any_server) as either:
+            with pytest.raises(WrongType, match="'n7'"):
+                await done(either.counters.seed_many(totals, "t"))
+            client.delete(taken)
+            found = await either.get_many(totals, max_age=0)
+            assert found == {**totals, "n7": 0}
+            await done(either.counters.seed_many(totals, "t"))
+            assert await either.get("n7") == 7
+
+    asyncio.run(main())
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_eight_processes_start_at_once(any_server: RealServer) -> None:
