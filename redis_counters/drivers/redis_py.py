@@ -395,6 +395,8 @@ async def ask_asyncio(client: Client, commands: Sequence[Command]) -> list[objec
             answers.append(answer)
         if any(map(_misled, answers)):
             await (_disconnect_idle(client.connection_pool) or _nothing())
+            if (held := getattr(client, "connection", None)) is not None:  # with single_connection_client
+                await _disconnect_now(held)
     except (exceptions.RedisError, OSError, asyncio.TimeoutError) as error:
         raise translate(error) or error from error
     return answers

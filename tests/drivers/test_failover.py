@@ -29,10 +29,10 @@ def pair(kind: Kind) -> Iterator[Pair]:
     pair.stop()
 
 
-def client_at(face: str, url: str, pool: str = "ConnectionPool") -> Any:
+def client_at(face: str, url: str, pool: str = "ConnectionPool", **options: Any) -> Any:
     module: Any = redis if face == "blocking" else redis.asyncio
     made = getattr(module, pool).from_url(url, socket_timeout=5, retry=once(face))
-    return module.Redis(connection_pool=made)
+    return module.Redis(connection_pool=made, **options)
 
 
 async def several_connections(counters: Either) -> None:
@@ -104,13 +104,14 @@ def test_a_follower_that_lost_its_primary_is_given_up(pair: Pair, face: str) -> 
     assert truth(pair.primary, ["x"]) == {b"x": 15}
 
 
+@pytest.mark.parametrize("single", [False, True])
 @pytest.mark.parametrize("face", FACES)
-def test_reads_of_a_demoted_primary_that_answers_nothing_find_the_new_one(pair: Pair, face: str) -> None:
+def test_reads_of_a_demoted_primary_that_answers_nothing_find_the_new_one(pair: Pair, face: str, single: bool) -> None:
     """A process that only reads: MASTERDOWN once, and then the values of the new primary."""
     with LossyLink(pair.primary.url) as link:
 
         async def main() -> None:
-            client = client_at(face, link.url)
+            client = client_at(face, link.url, single_connection_client=single)
             async with Either.on(face, pair.primary) as writer:
                 writer.incr("x", 5)
             async with Either(face, client) as counters:
