@@ -12,13 +12,14 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
+from redis_counters.protocol.actor import Phase
 from redis_counters.protocol.buffer import Buffer
-from redis_counters.protocol.journal import Stored
+from redis_counters.protocol.journal import Stored, head_of
 from redis_counters.protocol.orphans import Orphan, revive
 from redis_counters.protocol.pump import TELLING
 from redis_counters.protocol.settings import Settings
 from redis_counters.protocol.writer import Request, Writer
-from tests.journal.adversary import NAMES, Client, Schedule
+from tests.journal.adversary import NAMES, Client, Outcome, Schedule
 
 
 @dataclass
@@ -124,9 +125,32 @@ class JournalSchedule(Schedule):
         settings = process.writer.settings
         stored = process.stored
         writer = revive(deepcopy(stored), settings, self.server.keys, self.mint, self.now)
+        self._check_whole(writer, stored)
         self.clients.append(Process(writer, stored=stored, orphan=Orphan(stored, "journal", writer)))
         if process.orphan is None:
             self.clients.append(self._process(settings))
+
+    def _check_whole(self, writer: Writer, stored: Stored) -> None:
+        """What was revived is what the journal held."""
+        recorder = writer.recorder
+        assert recorder is not None
+        for actor, number in recorder.numbers.items():
+            if number not in stored.actors:
+                continue
+            kept = stored.actors[number]
+            head = head_of(actor)
+            if kept.head.unanswered and max(kept.flushes, default=0) <= kept.head.base:
+                head = head._replace(unanswered=True)  # nothing is known of it that is not acknowledged
+            if actor.phase is Phase.DONE:
+                head = head._replace(folding=True)
+            assert head == kept.head
+            assert {seq: (chunk.base, chunk.totals) for seq, chunk in actor.sent.items()} == kept.flushes
+            for table in actor.tables:
+                slots = {key: slot for (kind, key), slot in kept.slots.items() if kind is table.kind}
+                assert table.total == {key: slot.total for key, slot in slots.items()}
+                assert {key: table.acknowledged.get(key, 0) for key in slots} == {
+                    key: slot.acknowledged for key, slot in slots.items()
+                }
 
     def _heal(self) -> None:
         for client in self.clients:
@@ -147,3 +171,20 @@ class JournalSchedule(Schedule):
         return tuple(  # type: ignore[return-value]
             {name: living[name] + gone.get(name, 0) for name in NAMES} for gone in (self.low, self.high)
         )
+
+    def fault(self, outcome: Outcome) -> str | None:
+        """Return what is wrong with how it ended, None if nothing is."""
+        uncertain = outcome.uncertain + self.uncertain
+        recorded, issued = self.bounds()
+        if not self.failures and uncertain and not self.registry_loss:
+            return f"uncertain without a cause: {outcome}"
+        if self.decrements and self.failures:  # then there is no order between what was recorded and what was counted
+            return None
+        excused = bool(outcome.deleted or uncertain)
+        if self.decrements and excused:
+            return None
+        for name in NAMES:
+            low = recorded[name] if not excused else 0
+            if not min(low, issued[name]) <= outcome.values[name] <= issued[name]:
+                return f"{name!r}: recorded {recorded[name]}, issued {issued[name]}, found {outcome.values[name]}"
+        return None

@@ -168,3 +168,27 @@ def test_many_at_once(any_server: RealServer, tmp_path: Path, face: str) -> None
             assert each.wait(60) == 0
     assert truth(any_server, ["x", "y", "z", "own"]) == {b"x": 60, b"y": 30, b"z": -18, b"own": 3}
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("face", FACES)
+def test_a_process_that_ends_with_redis_away(any_server: RealServer, tmp_path: Path, face: str, mode: str) -> None:
+    """Whether it closes or just ends: what did not get across is in the journal, and close() says that."""
+    for number, end in enumerate(("await done(counters.close(0.3))", "pass")):
+        ended = program(
+            f"""
+            counters = counters_of()
+            counters.incr("x", 5)
+            try:
+                {end}
+            except CounterError as error:
+                print("kept in the journal" in str(error), error.pending)
+            """,
+            before="from redis_counters.drivers import exits\nexits.LIMIT = 0.5\n",
+        )
+        said = run(ended, "redis://localhost:1", tmp_path, face, mode, killed=False)
+        assert said == ("" if number else "True {'x': 5}\n")
+        assert len(list(tmp_path.glob("*.journal"))) == number + 1
+    asyncio.run(told(any_server, face, tmp_path))
+    assert truth(any_server, ["x"]) == {b"x": 10}
+    assert list(tmp_path.iterdir()) == []

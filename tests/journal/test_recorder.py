@@ -1,0 +1,160 @@
+"""What a recorder says has changed: all of it, once, and again if nobody knows whether it was kept."""
+
+from __future__ import annotations
+
+from redis_counters.protocol.buffer import Buffer
+from redis_counters.protocol.commands import Script
+from redis_counters.protocol.journal import Recorder, Stored
+from redis_counters.protocol.keys import KeySpace
+from redis_counters.protocol.orphans import revive
+from redis_counters.protocol.settings import make_settings
+from redis_counters.protocol.slots import Kind
+from redis_counters.protocol.writer import Writer
+
+KEYS = KeySpace(b"rc", 1)
+
+
+def mint() -> str:
+    mint.count += 1  # type: ignore[attr-defined]
+    return f"{mint.count:012x}"  # type: ignore[attr-defined]
+
+
+mint.count = 0  # type: ignore[attr-defined]
+
+
+def made(**options: object) -> tuple[Writer, Recorder, Stored]:
+    settings = make_settings(**{"journal": "memory", "buckets": 1, **options})  # type: ignore[arg-type]
+    writer = Writer(settings, Buffer(), mint)
+    assert writer.recorder is not None
+    return writer, writer.recorder, Stored(b"rc", b"main", always=False)
+
+
+def count(writer: Writer, name: bytes, amount: int) -> None:
+    writer.buffer.amounts.append((name, amount))
+    writer.drain()
+
+
+def keep(recorder: Recorder, stored: Stored) -> bool:
+    changes = recorder.take()
+    if changes is None:
+        return False
+    stored.apply(changes)
+    recorder.kept()
+    return True
+
+
+def opened(writer: Writer) -> None:
+    """The namespace is known, and the first actor has its id."""
+    if writer.keys is None:
+        writer.settle(KEYS, 0.0)
+    writer.new_round()
+    request = writer.next_request(0.0)
+    assert request is not None
+    assert request.command.script is Script.ACTOR_OPEN
+    writer.answered(request, [b"OPEN", b"G.1.abcd", 0], 0.0)
+
+
+def test_nothing_counted_nothing_kept() -> None:
+    """A client that counts nothing has nothing to record, before and after it knows its buckets."""
+    writer, recorder, _stored = made()
+    assert recorder.take() is None
+    writer.settle(KEYS, 0.0)
+    assert recorder.take() is None
+
+
+def test_before_the_buckets_are_known() -> None:
+    """By name; then, in one step, in their places and not by name any more."""
+    writer, recorder, stored = made()
+    count(writer, b"x", 3)
+    count(writer, b"x", -2)
+    assert keep(recorder, stored)
+    assert stored.early == {(Kind.PLUS, b"x"): 3, (Kind.MINUS, b"x"): 2}
+    writer.settle(KEYS, 0.0)
+    changes = recorder.take()
+    assert changes is not None
+    assert changes.vital
+    assert recorder.holds(writer.buckets[0].current), "not to be sent before that is kept"
+    stored.apply(changes)
+    recorder.kept()
+    assert stored.early == {}
+    [actor] = stored.actors.values()
+    assert {kind: slot.total for (kind, _key), slot in actor.slots.items()} == {Kind.PLUS: 3, Kind.MINUS: 2}
+    assert not keep(recorder, stored), "once"
+
+
+def test_what_nobody_knows_to_be_kept_is_kept_once() -> None:
+    """Applied, though the recorder was told that nobody knows: again the same actor, not a second one."""
+    writer, recorder, stored = made()
+    writer.settle(KEYS, 0.0)
+    count(writer, b"x", 3)
+    changes = recorder.take()
+    assert changes is not None
+    stored.apply(changes)
+    recorder.put_back(unknown=True)
+    count(writer, b"x", 4)
+    assert keep(recorder, stored)
+    assert len(stored.actors) == 1
+    [slot] = next(iter(stored.actors.values())).slots.values()
+    assert slot.total == 7
+
+
+def test_an_actor_known_without_its_id_is_held() -> None:
+    """Its owner token might get a second actor, if the first is closed before the journal knows its id."""
+    writer, recorder, stored = made()
+    writer.settle(KEYS, 0.0)
+    count(writer, b"x", 3)
+    assert keep(recorder, stored)
+    opened(writer)
+    actor = writer.buckets[0].current
+    assert recorder.holds(actor)
+    changes = recorder.take()
+    assert changes is not None
+    assert changes.vital
+    recorder.put_back()
+    assert recorder.holds(actor)
+    assert keep(recorder, stored)
+    assert not recorder.holds(actor)
+
+
+def test_what_the_journal_never_knew_is_not_held() -> None:
+    """A journal that never worked keeps nothing back."""
+    writer, recorder, _stored = made()
+    count(writer, b"x", 3)
+    for _ in range(3):
+        assert recorder.take() is not None
+        recorder.put_back()
+    opened(writer)
+    assert not recorder.holds(writer.buckets[0].current)
+
+
+def test_the_unanswered_goes_along_after_a_restart() -> None:
+    """A flush without an answer, of several names: all of them are in the first flush of the next process."""
+    writer, recorder, stored = made()
+    for name in (b"x", b"y", b"z"):
+        count(writer, name, 1)
+    opened(writer)
+    request = writer.next_request(0.0)
+    assert request is not None
+    assert request.command.script is Script.SLOTS_MERGE
+    assert keep(recorder, stored)
+    count(writer, b"w", 1)
+    assert keep(recorder, stored)
+    again = revive(stored, make_settings(journal="memory", buckets=1, max_batch=1), KEYS, mint, 100.0)
+    opened(again)
+    again.new_round()
+    flush = again.next_request(100.0)
+    assert flush is not None
+    assert set(flush.command.keys[1:]) == {KEYS.shard_key(name, 0)[1] for name in (b"x", b"y", b"z")}
+    assert flush.command.args[1] == 2
+
+
+def test_lost_and_begun_anew() -> None:
+    """All of it is recorded once more, to a journal that has nothing."""
+    writer, recorder, stored = made()
+    count(writer, b"x", 3)
+    opened(writer)
+    assert keep(recorder, stored)
+    recorder.start_over()
+    fresh = Stored(b"rc", b"main", always=False)
+    assert keep(recorder, fresh)
+    assert list(fresh.actors.values()) == list(stored.actors.values())
