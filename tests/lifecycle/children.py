@@ -47,7 +47,7 @@ def ended_well(*pids: int) -> None:
 def program(text: str, *arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
     """Return how a Python program of its own ended, with what it printed."""
     return subprocess.run(
-        [sys.executable, "-X", "dev", *QUIET, "-c", text, *arguments],
+        [sys.executable, "-W", "default", *QUIET, "-c", text, *arguments],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
