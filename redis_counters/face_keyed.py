@@ -25,7 +25,7 @@ class KeyedCounters:
     _runner: ThreadRunner
 
     def _use(self, uses: Uses[T]) -> T:
-        from redis_counters.drivers.keyed_threads import keyed_of
+        from redis_counters.drivers.threads.keyed import keyed_of
 
         return keyed_of(self._runner).use(uses)
 

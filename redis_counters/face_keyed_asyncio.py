@@ -25,7 +25,7 @@ class KeyedCounters:
     _runner: TaskRunner
 
     async def _use(self, uses: Uses[T]) -> T:
-        from redis_counters.drivers.keyed_tasks import keyed_of
+        from redis_counters.drivers.tasks.keyed import keyed_of
 
         return await keyed_of(self._runner).use(uses)
 

@@ -13,7 +13,8 @@ import redis
 
 from redis_counters import Counters
 from redis_counters.asyncio import Counters as AsyncioCounters
-from redis_counters.drivers import exits, tasks
+from redis_counters.drivers import exits
+from redis_counters.drivers.tasks import runner as tasks
 from tests.faces.either import truth
 from tests.servers import RealServer
 

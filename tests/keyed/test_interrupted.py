@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from redis_counters import Counters
-from redis_counters.drivers.keyed_threads import PATIENCE, _Group, keyed_of
+from redis_counters.drivers.threads.keyed import PATIENCE, _Group, keyed_of
 from tests.faces.either import truth
 from tests.keyed.support import users
 from tests.lifecycle.test_interrupted import at_every_point

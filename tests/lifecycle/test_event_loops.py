@@ -15,7 +15,7 @@ import redis.asyncio
 
 from redis_counters import UsageError
 from redis_counters.asyncio import Counters
-from redis_counters.drivers import tasks
+from redis_counters.drivers.tasks import runner as tasks
 from tests.faces.either import truth
 from tests.servers import RealServer
 

@@ -16,7 +16,7 @@ import redis.asyncio
 
 import redis_counters.asyncio
 from redis_counters import Counters, Unavailable
-from redis_counters.drivers import background
+from redis_counters.drivers.threads import background
 from redis_counters.events import Event, EventKind
 from redis_counters.testing import LossyLink
 from tests.faces.either import FACES, Either, client_of, closed, once, truth
@@ -192,7 +192,8 @@ def test_a_thread_that_c_code_ended_is_replaced(any_server: RealServer) -> None:
 import ctypes, os, sys, threading, time
 import redis
 from redis_counters import Counters
-from redis_counters.drivers import background, redis_py
+from redis_counters.drivers import redis_py
+from redis_counters.drivers.threads import background
 background.STALLED = 0.2
 events = []
 counters = Counters(redis.Redis.from_url(sys.argv[1]), flush_interval=0.01, observer=events.append)

@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from redis_counters.drivers.background import Bell
 from redis_counters.drivers.pacing import closed
+from redis_counters.drivers.threads.background import Bell
 from redis_counters.errors import CounterError
 from redis_counters.protocol.keyed import Keyed
 from redis_counters.protocol.keyed_calls import Call

@@ -1,0 +1,158 @@
+"""The background task of the asyncio driver: flushes at its pace, keeps house between rounds, never ends."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from redis_counters.drivers.pacing import (
+    IDLE_POLL,
+    IMPATIENCE,
+    MOST_PAUSE,
+    REST,
+    retry_options,
+)
+from redis_counters.drivers.redis_py import AsyncioLane, Client, translate
+from redis_counters.errors import Unavailable
+from redis_counters.events import EventKind, log
+from redis_counters.protocol.core import Core
+
+if TYPE_CHECKING:
+    pass
+from redis_counters.drivers.tasks.rounds import Rounds, running_loop, set_within
+
+RESTART = 0.5  # seconds until a task that was cancelled is started again: the loop may be about to end
+
+
+class Flusher(Rounds):
+    """What the task does."""
+
+    def __init__(self, core: Core, client: Client) -> None:
+        from tenacity import AsyncRetrying
+
+        super().__init__(core, client)
+        self.retrying = AsyncRetrying(sleep=self._pause, **retry_options(core))
+
+    def _start(self) -> bool:
+        """The task runs. False outside of its event loop: a later increment inside of one, or flush(), starts it."""
+        loop = running_loop()
+        if loop is None or self.stopped or not (self._free() or loop is self.loop):
+            return False
+        self._here()
+        self.task = loop.create_task(self._run(), name="redis-counters")
+        self.task.add_done_callback(self._ended)
+        return True
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """The task was cancelled by somebody: the next increment finds the buffer empty, and starts another.
+
+        If none comes, the loop does, unless it is at its end.
+        """
+        if task is not self.task or self.stopped:
+            return
+        self.core.writer.drain()
+        if self.loop is not None and not self.loop.is_closed():
+            self.loop.call_later(RESTART, self._restart, task)
+
+    def _restart(self, ended: asyncio.Task[None]) -> None:
+        if ended is self.task and not self.stopped and self._start():
+            self.core.report(EventKind.FLUSHER_RESTARTED, "the task that flushes was cancelled, another one is started")
+            self.publish()
+
+    async def _run(self) -> None:
+        """Work until the client is closed or this is cancelled.
+
+        In a task of its own, because redis-py uses asyncio.wait_for, which up to Python 3.11 may lose a cancellation.
+        """
+        leaving: list[bool] = []
+        work = asyncio.ensure_future(self._work(leaving))
+        try:
+            await asyncio.wait({work})
+        finally:
+            leaving.append(True)
+            while not work.done():
+                work.cancel()
+                await asyncio.wait({work}, timeout=REST)
+        work.result()
+
+    async def _work(self, leaving: list[bool]) -> None:
+        while not self.stopped and not leaving:
+            try:
+                await self._wait_and_flush()
+                await self.keep_house()
+            except Exception:  # a fault of ours, or of a client: what waits must not wait for ever because of it
+                if not self.stopped:
+                    log.exception("flushing failed unexpectedly, going on")
+                    await self._pause(MOST_PAUSE)
+
+    async def _wait_and_flush(self) -> None:
+        if self.core.writer.clean:
+            await set_within(self.awake, min(IDLE_POLL, self.core.housekeeping.wait()))
+        self.awake.clear()
+        if self._nothing_to_do():
+            return
+        if not await self._rest_or_keep_house(self.core.settings.flush_interval) and self._nothing_to_do():
+            return
+        self.urgent.clear()
+        await self.retrying(self._round_unless_stopped)
+
+    async def _rest_or_keep_house(self, seconds: float) -> bool:
+        """Return whether somebody wants a flush before that time is over; meanwhile the janitor goes on."""
+        end = time.monotonic() + seconds
+        while (rest := end - time.monotonic()) > 0 and not self.stopped:
+            pause = self.core.housekeeping.wait()
+            if await set_within(self.urgent, min(rest, pause)):
+                return True
+            if pause < rest:
+                await self.keep_house()
+        return False
+
+    async def keep_house(self) -> None:
+        """The janitor has made a step, if it was time for one. Whatever stops it stops it until its next pass."""
+        housekeeping = self.core.housekeeping
+        if housekeeping.wait() > 0:
+            return
+        commands = housekeeping.commands()
+        if commands is not None:
+            began = time.monotonic()
+            ticker = asyncio.get_running_loop().create_task(self._absorb_meanwhile())
+            try:
+                async with self.rounding, AsyncioLane(self.client) as lane:
+                    answers = await lane.exchange(commands)
+            except BaseException as error:
+                housekeeping.abandoned()
+                if translate(error) is None:
+                    raise
+            else:
+                housekeeping.answered(answers, time.monotonic() - began)
+                return
+            finally:
+                ticker.cancel()
+        self.publish()
+
+    def _nothing_to_do(self) -> bool:
+        return not self.urgent.is_set() and self.core.nothing_to_do()
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, unless somebody wants a flush; meanwhile the buffer must not grow with every increment."""
+        end = time.monotonic() + seconds
+        while (rest := end - time.monotonic()) > 0 and not self.stopped:
+            if await set_within(self.urgent, min(rest, self.core.settings.flush_interval)):
+                await asyncio.sleep(min(rest, IMPATIENCE))
+                break
+            self.core.writer.absorb()
+            if self.recording is not None:
+                await self.recording.own()
+        self.urgent.clear()
+
+    async def _round_unless_stopped(self) -> None:
+        """A round that fails after some progress is followed by the next at once: only a standstill has to wait."""
+        while not self.stopped:
+            flushes = self.core.writer.flushes
+            try:
+                await self.round()
+                return
+            except Unavailable:
+                if self.core.writer.flushes == flushes:
+                    raise

@@ -1,0 +1,185 @@
+"""One round at a time on a connection of its own: flushing, or a step of the janitor; and what happened, told."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from redis_counters.drivers import exits
+from redis_counters.drivers.breaker import Breaker
+from redis_counters.drivers.inherited import drop_connections
+from redis_counters.drivers.pacing import (
+    open_recording,
+    round_error,
+)
+from redis_counters.drivers.redis_py import AsyncioLane, Client, translate
+from redis_counters.errors import Refused, Unavailable, UsageError
+from redis_counters.events import publish
+from redis_counters.protocol.core import Core
+from redis_counters.protocol.pump import Record, Send, Steps
+
+if TYPE_CHECKING:
+    from redis_counters.drivers.tasks.keyed import KeyedTasks
+
+
+class Rounds:
+    """The state that tasks share, and whatever uses a connection for flushing."""
+
+    def __init__(self, core: Core, client: Client) -> None:
+        self.core = core
+        self.client = client
+        self.breaker = Breaker(core)
+        self.always = core.settings.journal_always
+        self.refusing = False  # close() was called: nothing more is taken in,
+        self.stopped = False  # and by now it is over
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.thread = threading.get_ident()  # whose increments are taken in at once: the loop's, or the maker's
+        self.in_child: Callable[[], object] | None = None
+        self._reset()
+        self.recording = open_recording(core, lambda kinds: kinds.AsyncioRecording(core))
+
+    def _reset(self) -> None:
+        self.fetched = asyncio.Event()  # set and replaced whenever somebody's fetch is over
+        self.awake = asyncio.Event()  # there is something in the buffer
+        self.urgent = asyncio.Event()  # somebody waits for a flush
+        self.progress = asyncio.Event()  # set and replaced whenever a round has made progress, or has failed
+        self.rounding = asyncio.Lock()  # one round at a time,
+        self.steps: Steps | None = None  # and this is it
+        self.keyed: KeyedTasks | None = None  # made when it is needed
+        self.task: asyncio.Task[None] | None = None
+        self.rounds = 0
+        self.refusal: Refused | None = None
+
+    def _here(self) -> None:
+        """The client belongs to the running loop. Raises UsageError if it belongs to another one that may still run."""
+        loop = asyncio.get_running_loop()
+        if loop is self.loop:
+            return
+        if self.loop is not None and not self.loop.is_closed():
+            raise UsageError(
+                "this client belongs to another event loop, which is not closed; make one Counters per event loop"
+            )
+        before, self.loop, self.thread = self.loop, loop, threading.get_ident()
+        if before is not None:
+            if self.steps is not None:  # the loop ended in the middle of a round
+                self.steps.close()
+            self._reset()
+            if self.recording is not None:
+                self.recording.in_another_loop()
+            self.core.reads.fetching.clear()
+            drop_connections(self.client, of_parent=False)
+        if self.in_child is None:
+            self.in_child = exits.close_in_child(self._close_at_exit) or _nothing
+
+    def _close_at_exit(self, seconds: float) -> None:
+        """The client is closed; the runner knows how."""
+        raise NotImplementedError
+
+    def _free(self) -> bool:
+        """True if the client belongs to no loop that may still run."""
+        return self.loop is None or self.loop.is_closed()
+
+    def publish(self) -> None:
+        """What has happened is in the log and with the observer."""
+        for event in self.core.take_events():
+            publish(event, self.core.observer)
+
+    async def round(self) -> None:
+        """Everything that could be sent was sent, and answered. Raises Unavailable, Refused; nothing is lost by it."""
+        self.refusal = None
+        try:
+            async with self.rounding:
+                await self._drive_round()
+        except Exception as error:
+            ours = translate(error)
+            if ours is None:
+                raise
+            self.core.failed(ours)
+            if isinstance(ours, Unavailable) and ours is not error:  # not what Redis answers
+                self.breaker.failed(ours)
+            self.refusal = ours if isinstance(ours, Refused) else None
+            if ours is error:
+                raise
+            raise ours from error
+        finally:
+            self.rounds += 1
+            self._progressed()
+            self.publish()
+
+    async def _drive_round(self) -> None:
+        if self.core.writer.keys is None:  # the namespace may take long to answer
+            self.core.writer.absorb()
+        recording = self.recording
+        if recording is not None:
+            await recording.seek()
+            self.core.writer.absorb()
+            await recording.own()
+        steps = self.steps = self.core.round()
+        ticker = asyncio.get_running_loop().create_task(self._absorb_meanwhile())
+        try:
+            async with AsyncioLane(self.client) as lane:
+                answer: object = None
+                while True:
+                    try:
+                        step = steps.send(answer)
+                    except StopIteration:
+                        break
+                    if isinstance(step, Send):
+                        answer = None
+                        await lane.send(step.command, step.text)
+                    elif isinstance(step, Record):
+                        answer = recording is not None and await recording.record(step.recorder)
+                    else:
+                        answer = await lane.receive()
+                        self._progressed()
+        finally:
+            ticker.cancel()
+            steps.close()
+            self.steps = None
+        if recording is not None:
+            await recording.tidy()
+        error = round_error(self.core)
+        if error is not None:
+            raise error
+        self.core.succeeded()
+        self.breaker.succeeded()
+
+    async def _absorb_meanwhile(self) -> None:
+        while True:
+            await asyncio.sleep(self.core.settings.flush_interval)
+            if self.core.overdue or self.recording is not None:
+                self.core.writer.absorb()
+                if self.recording is not None:
+                    await self.recording.own()
+
+    def _progressed(self) -> None:
+        self.progress.set()
+        self.progress = asyncio.Event()
+
+
+def _nothing() -> None:
+    pass
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+async def set_within(event: asyncio.Event, seconds: float) -> bool:
+    """Return whether the event was set within that time.
+
+    Not by asyncio.wait_for: up to Python 3.11 it loses a cancellation that comes together with the event.
+    """
+    if event.is_set():
+        return True
+    waiter = asyncio.ensure_future(event.wait())
+    try:
+        done, _ = await asyncio.wait({waiter}, timeout=seconds)
+    finally:
+        waiter.cancel()
+    return bool(done)

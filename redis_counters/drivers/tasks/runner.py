@@ -1,0 +1,258 @@
+"""What callers of the asyncio face ask for, and the end of a client: by close, at exit, in the child of a fork."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+import time
+import weakref
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from redis_counters.drivers import exits
+from redis_counters.drivers.breaker import Breaker
+from redis_counters.drivers.inherited import drop_connections
+from redis_counters.drivers.pacing import (
+    FLUSH_TIMEOUT,
+    REST,
+    TURN,
+    TURNS,
+    buffer_full,
+    closed,
+    not_delivered,
+    settle_close,
+    settle_flush,
+)
+from redis_counters.drivers.redis_py import Client
+from redis_counters.errors import CounterError, Refused, UsageError
+from redis_counters.protocol.core import Core
+from redis_counters.protocol.stats import Stats
+from redis_counters.protocol.values import Name
+
+if TYPE_CHECKING:
+    pass
+from redis_counters.drivers.tasks.reading import Reading
+from redis_counters.drivers.tasks.rounds import running_loop, set_within
+
+STATS_TIMEOUT = 10.0  # seconds that stats() in another thread waits for the loop
+_runners: weakref.WeakSet[TaskRunner] = weakref.WeakSet()
+
+
+class TaskRunner(Reading):
+    """Drives a core for tasks of one event loop."""
+
+    def __init__(self, core: Core, client: Client) -> None:
+        super().__init__(core, client)
+        _runners.add(self)
+        exits.close_at_exit(self, self._close_at_exit)
+
+    def after_fork_in_child(self) -> None:
+        """The child owns nothing: what waits belongs to the parent, whose loop does not run here."""
+        self.loop, self.in_child = None, None
+        self._reset()
+        drop_connections(self.client, of_parent=True)
+        self.core.begin()
+        self.breaker = Breaker(self.core)
+        if self.recording is not None:
+            self.recording.begin()
+
+    def wake(self, name: Name, amount: int) -> bool:
+        """A flush will follow within the interval. True if the amount has been counted here, with no room to spare.
+
+        Called only when the buffer is empty.
+        """
+        if self.refusing:
+            raise closed(name)
+        if self.always:
+            self._count_recorded(name, amount)
+            return True
+        writer = self.core.writer
+        loop = self.loop
+        if self.thread != threading.get_ident() and not (self._free() and running_loop() is not None):
+            if writer.full:
+                raise buffer_full(self.core, name)
+            if loop is not None and not loop.is_closed():
+                loop.call_soon_threadsafe(self._told)
+            return False
+        if (self.task is None or self.task.done() or self._free()) and not self._start():
+            # Taken in here and now: a buffer that nobody empties would grow, and never be found empty again.
+            self.core.count(name, amount)
+            return True
+        self.awake.set()
+        if not writer.full:
+            return False
+        if self.core.squeeze(name, amount):
+            return True
+        if writer.full:
+            raise buffer_full(self.core, name)
+        return False
+
+    def _count_recorded(self, name: Name, amount: int) -> None:
+        """The amount is in the journal, and in the totals. Raises NotRecorded, Overflow, BufferFull: then it is not."""
+        assert self.recording is not None
+        if self._elsewhere():
+            raise UsageError(f"counter {name!r} not counted: journal_mode='always' needs the thread of the event loop")
+        if self.task is None or self.task.done() or self._free():
+            self._start()
+        self.awake.set()
+        if amount:
+            if self.core.writer.full and not self.core.squeezes(name, amount):
+                raise buffer_full(self.core, name)
+            self.recording.count(name, amount)
+
+    def _told(self) -> None:
+        """Another thread has counted."""
+        if self.task is None or self.task.done():
+            self._start()
+        self.awake.set()
+
+    async def flush(self, timeout: float | None) -> None:
+        self._here()
+        limit = FLUSH_TIMEOUT if timeout is None else timeout
+        if self.recording is not None:
+            await self.recording.seek()  # what killed processes left belongs to all that there is
+        goal = self.core.begin_flush()
+        if goal is None:
+            return
+        if self.stopped:
+            raise closed()
+        await self._work_until(goal.reached, time.monotonic() + limit)
+        settle_flush(self.core, goal.reached(), limit)
+
+    async def close(self, timeout: float) -> None:
+        if self.refusing:
+            return
+        self._here()
+        writer = self.core.writer
+        self.refusing = True
+        self.core.begin_close()
+        refusal: Refused | None = None
+        try:
+            deadline = time.monotonic() + timeout
+            await self._work_until(lambda: writer.closed and self.core.orphans_over, deadline)
+            while time.monotonic() < deadline and await self._somebody_was_late():
+                await self._work_until(lambda: writer.closed, deadline)
+        except Refused as error:
+            refusal = error
+        except BaseException:  # interrupted: it may be closed again
+            self.refusing = writer.closing = False
+            raise
+        self.stopped = True
+        writer.closing = False
+        await self._end_task()
+        _runners.discard(self)
+        exits.forget(self)
+        if self.in_child is not None:
+            self.in_child()
+        if self.recording is not None:
+            await self.recording.close()
+        try:
+            settle_close(self.core, timeout, refusal)
+        finally:
+            self.publish()
+
+    async def _somebody_was_late(self) -> bool:
+        """Other threads have had a turn; True if one has counted that had looked before close() began to refuse."""
+        for _ in range(TURNS if threading.active_count() > 1 else 0):
+            await asyncio.sleep(TURN)
+            if not self.core.writer.clean:
+                return True
+        return False
+
+    async def _end_task(self) -> None:
+        self.awake.set()
+        self.urgent.set()
+        task, self.task = self.task, None
+        if task is not None and not task.done():
+            _done, waiting = await asyncio.wait({task}, timeout=REST)
+            for late in waiting:
+                late.cancel()
+                await asyncio.wait({late}, timeout=REST)
+
+    async def _work_until(self, done: Callable[[], bool], deadline: float) -> None:
+        if self.task is None or self.task.done():
+            self._start()
+        rounds = self.rounds
+        while not done() and not self.stopped:
+            if self.refusal is not None and self.rounds > rounds + 1:
+                raise self.refusal
+            self.urgent.set()
+            self.awake.set()
+            rest = deadline - time.monotonic()
+            if rest <= 0:
+                return
+            await set_within(self.progress, min(rest, 0.1))
+
+    def add(self, name: Name, amount: int) -> None:
+        if not self.core.add(name, amount):
+            if self._elsewhere():
+                raise UsageError(
+                    f"counter {name!r} not counted: amounts beyond 2**31 need the thread of the event loop"
+                )
+            self.core.add_large(name, amount)
+
+    def _elsewhere(self) -> bool:
+        """True in a thread that the loop does not run in, while it runs."""
+        return self.thread != threading.get_ident() and self.loop is not None and self.loop.is_running()
+
+    def declare(self, name: bytes, shards: int | None) -> None:
+        self.core.declare(name, shards)
+
+    def stats(self) -> Stats:
+        loop = self.loop
+        if loop is None or not self._elsewhere():
+            return self.core.stats()
+        return asyncio.run_coroutine_threadsafe(self._stats(), loop).result(STATS_TIMEOUT)
+
+    async def _stats(self) -> Stats:
+        return self.core.stats()
+
+    def _close_at_exit(self, seconds: float) -> None:
+        """Close in the client's loop, if that runs in some thread, else in one of its own; what is lost is told."""
+        self.core.writer.drain()
+        if self.core.writer.clean:
+            return
+        loop = self.loop
+        try:
+            if loop is not None and loop.is_running():
+                asyncio.run_coroutine_threadsafe(self.close(seconds), loop).result(2 * seconds)
+            elif loop is not None and not loop.is_closed():
+                loop.run_until_complete(self.close(seconds))
+            else:
+                _run_without_threads(self._close_all(seconds))
+        except CounterError:
+            pass  # the loss was told by close
+        except Exception as error:
+            not_delivered(self.core, f"and the client was not closed ({type(error).__name__}: {error})")
+            self.publish()
+
+    async def _close_all(self, seconds: float) -> None:
+        try:
+            await self.close(seconds)
+        finally:
+            await self.client.connection_pool.disconnect()
+
+
+def _run_without_threads(work: Coroutine[Any, Any, None]) -> None:
+    """As asyncio.run; at exit no thread can be started, and hosts are looked up in one."""
+    loop = asyncio.SelectorEventLoop()
+
+    async def look_up(host: Any, port: Any, **options: Any) -> Any:
+        return socket.getaddrinfo(host, port, **options)
+
+    loop.getaddrinfo = look_up  # type: ignore[method-assign]
+    try:
+        loop.run_until_complete(work)
+    finally:
+        loop.close()
+
+
+def _after_fork_in_child() -> None:
+    for runner in list(_runners):
+        runner.after_fork_in_child()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

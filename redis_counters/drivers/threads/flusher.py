@@ -1,0 +1,195 @@
+"""The background thread of the blocking driver: flushes at its pace, keeps house between rounds, never ends."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from redis_counters.drivers.pacing import (
+    IDLE_POLL,
+    IMPATIENCE,
+    MOST_PAUSE,
+    retry_options,
+)
+from redis_counters.drivers.redis_py import Client, translate
+from redis_counters.drivers.threads.background import Background
+from redis_counters.errors import CounterError, Unavailable
+from redis_counters.events import EventKind, log
+from redis_counters.protocol.core import Core
+
+if TYPE_CHECKING:
+    pass
+from redis_counters.drivers.threads.rounds import Rounds
+
+
+class Flusher(Rounds):
+    """What the thread does."""
+
+    def __init__(self, core: Core, client: Client) -> None:
+        # Not in the thread: a fork during an import leaves the import's lock held in the child for ever. The first
+        # look-up of a host needs the codec.
+        import encodings.idna  # noqa: F401
+
+        from tenacity import Retrying
+
+        super().__init__(core, client)
+        self.retrying = Retrying(sleep=self._pause, **retry_options(core))
+
+    def _reset(self) -> None:
+        super()._reset()
+        self.background = Background(
+            self._work,
+            self._absorb_meanwhile,
+            bury=self._bury,
+            report=self._report,
+            slack=self.core.settings.flush_interval,
+        )
+
+    def _report(self, text: str) -> None:
+        """The next `publish` tells of the background."""
+        self.core.report(EventKind.FLUSHER_RESTARTED, text)
+
+    def _work(self) -> None:
+        try:
+            self._wait_and_flush()
+            self.keep_house()
+        except BaseException as error:  # a fault of ours, of a client, or SystemExit: who waits must not for ever
+            if self.stopped:
+                return
+            log.exception("flushing failed unexpectedly, going on")
+            if not isinstance(error, Exception):
+                self._report(f"the thread that flushes was to end by {type(error).__name__}, it goes on")
+                self.publish()
+            self._pause(MOST_PAUSE)
+
+    def _wait_and_flush(self) -> None:
+        background = self.background
+        background.beat()
+        if background.asked.wait(self._patience()):
+            self.expecting = time.monotonic() + IDLE_POLL
+        background.beat()
+        if self._nothing_to_do():
+            return
+        if not self._rest_or_keep_house(self.core.settings.flush_interval) and self._nothing_to_do():
+            return
+        self.urgent.silence()
+        self.retrying(self._round_unless_stopped)
+
+    def _patience(self) -> float:
+        with self.lock:
+            if not self.core.writer.clean:
+                return 0.0
+            longest = min(IDLE_POLL, self.core.housekeeping.wait())
+        # Who counts asks first: his increment may come a little later than that.
+        return min(longest, self.core.settings.flush_interval) if time.monotonic() < self.expecting else longest
+
+    def _rest_or_keep_house(self, seconds: float) -> bool:
+        """Return whether somebody wants a flush before that time is over; meanwhile the janitor goes on."""
+        end = time.monotonic() + seconds
+        while (rest := end - time.monotonic()) > 0 and not self.stopped:
+            with self.lock:
+                pause = self.core.housekeeping.wait()
+            if self.urgent.wait(min(rest, pause)):
+                return True
+            if pause < rest:
+                self.keep_house()
+        return False
+
+    def keep_house(self) -> None:
+        """The janitor has made a step, if it was time for one. Whatever stops it stops it until its next pass."""
+        housekeeping = self.core.housekeeping
+        with self.lock:
+            if housekeeping.wait() > 0:
+                return
+            commands = housekeeping.commands()
+        if commands is not None:
+            began = time.monotonic()
+            try:
+                answers = self._exchange(commands)
+            except BaseException as error:
+                with self.lock:
+                    housekeeping.abandoned()
+                if translate(error) is None:
+                    raise
+            else:
+                with self.lock:
+                    housekeeping.answered(answers, time.monotonic() - began)
+                return
+        self.publish()
+
+    def _nothing_to_do(self) -> bool:
+        with self.lock:
+            return not self.urgent.rings() and self.core.nothing_to_do()
+
+    def _pause(self, seconds: float) -> None:
+        """Wait, unless somebody wants a flush; meanwhile the buffer must not grow with every increment."""
+        end = time.monotonic() + seconds
+        while (rest := end - time.monotonic()) > 0 and not self.stopped:
+            self.background.beat()
+            if self.urgent.wait(min(rest, self.core.settings.flush_interval)):
+                # Somebody waits, but Redis is not there the sooner for being asked at once.
+                time.sleep(min(rest, IMPATIENCE))
+                break
+            self._absorb()
+            if self.recording is not None:
+                self.recording.own()
+        self.urgent.silence()
+
+    def _round_unless_stopped(self) -> None:
+        """A round that fails after some progress is followed by the next at once: only a standstill has to wait."""
+        while not self.stopped:
+            flushes = self.core.writer.flushes
+            try:
+                self.round()
+                return
+            except Unavailable:
+                if self.core.writer.flushes == flushes:
+                    raise
+
+    def _absorb_meanwhile(self) -> None:
+        """While a round takes long (redis-py may be connecting), the buffer must not grow with every increment."""
+        self.background.helping.wait(IDLE_POLL)
+        while self.in_round and not self.stopped:
+            self.ended.wait(self.core.settings.flush_interval)
+            wanted = self.core.overdue or self.recording is not None
+            if self.in_round and wanted and self.lock.acquire(blocking=False):
+                try:
+                    self.core.writer.absorb()
+                finally:
+                    self.lock.release()
+                if self.recording is not None:
+                    self.recording.own()
+
+    def _bury(self, gone: threading.Thread) -> None:
+        """What a flusher held that ended without a word (C code may end a thread) is free again."""
+        if self.rounder is gone:
+            steps, self.steps = self.steps, None
+            self._leave_round()
+            self.rounding = threading.Lock()
+            with self.lock:
+                if steps is not None:
+                    steps.close()
+                else:
+                    self.core.housekeeping.abandoned()
+            if self.recording is not None:
+                self.recording.bury()
+
+    def _flush_now_and_then(self) -> None:
+        """With no thread that does it, a caller flushes once per interval; less often while that fails."""
+        if self.core.writer.events:
+            self.publish()
+        if not self.background.absent or self.rounding.locked():
+            return
+        begun = time.monotonic()
+        if begun < self.here_at or self._nothing_to_do():
+            return
+        interval = self.core.settings.flush_interval
+        self.here_at = begun + interval
+        try:
+            self.round()
+            self.here_pause = 0.0
+        except CounterError:
+            now = time.monotonic()
+            self.here_pause = min(max(2 * self.here_pause, interval), MOST_PAUSE)
+            self.here_at = now + max(self.here_pause, now - begun)  # at most half of the time is spent on waiting

@@ -1,0 +1,100 @@
+"""Reads of the blocking driver: a caller's thread asks Redis, one at a time for a name; the others wait for it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from redis_counters.drivers.redis_py import ask, no_connection_left
+from redis_counters.drivers.threads.background import Bell
+from redis_counters.errors import CounterError, Unavailable
+from redis_counters.protocol.commands import Command
+from redis_counters.protocol.reads import Claim, Ticket
+from redis_counters.protocol.values import CounterValue
+
+if TYPE_CHECKING:
+    pass
+from redis_counters.drivers.threads.flusher import Flusher
+
+T = TypeVar("T")
+
+
+class Reading(Flusher):
+    """What readers do."""
+
+    def ask(self, asks: Generator[list[Command], list[object], T]) -> T:
+        """Drive a generator of questions; a caller's thread does it, with the client's own retries."""
+        answers: Any = None
+        while True:
+            try:
+                with self.lock:
+                    commands = asks.send(answers)
+            except StopIteration as stop:
+                result: T = stop.value
+                return result
+            answers = self._ask(commands)
+
+    def _ask(self, commands: list[Command]) -> list[object]:
+        self.breaker.check()
+        try:
+            answers = self._ask_patiently(commands)
+        except Unavailable as error:
+            if self.breaker.failed(error):
+                self.publish()
+            raise
+        if self.breaker.succeeded():
+            self.publish()
+        return answers
+
+    def _ask_patiently(self, commands: list[Command]) -> list[object]:
+        try:
+            return ask(self.client, commands)
+        except Unavailable as error:
+            if not no_connection_left(error):
+                raise
+            with self.rounding:  # a round may have the only connection; between rounds it is free
+                return ask(self.client, commands)
+
+    def read(self, names: Collection[bytes], max_age: float | None) -> dict[bytes, CounterValue]:
+        """Return values by name; from the cache where it is fresh enough, else from Redis in one round trip."""
+        reads = self.core.reads
+        if self.background.absent:
+            self._flush_now_and_then()
+        failure: CounterError | None = None
+        ticket = Ticket()
+        try:
+            with self.lock:
+                claim = reads.claim(names, max_age, None, ticket)
+            if claim.busy:
+                claim = self._wait_to_claim(names, max_age, ticket)
+            if not claim.missing:
+                return claim.values
+            return claim.values | self.ask(reads.fetch(claim.missing))
+        except CounterError as error:
+            failure = error
+            raise
+        finally:
+            ticket.over = True
+            if ticket.names:
+                with self.lock:
+                    reads.release(ticket, failure)
+                for bell in tuple(self.readers):
+                    bell.ring()
+
+    def _wait_to_claim(self, names: Collection[bytes], max_age: float | None, ticket: Ticket) -> Claim:
+        """Return a claim as soon as nobody else fetches what it lacks. Raises what the fetch did."""
+        reads, since, bell = self.core.reads, self.core.clock(), Bell()
+        try:
+            self.readers.append(bell)
+            while True:
+                with self.lock:
+                    failure = reads.failure(names, since)
+                    if failure is not None:
+                        raise failure
+                    claim = reads.claim(names, max_age, since, ticket)
+                if not claim.busy:
+                    return claim
+                bell.wait(1.0)
+        finally:
+            if bell in self.readers:
+                self.readers.remove(bell)

@@ -1,0 +1,172 @@
+"""One round at a time on a connection of its own: flushing, or a step of the janitor; and what happened, told."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from redis_counters.drivers.breaker import Breaker
+from redis_counters.drivers.pacing import (
+    open_recording,
+    round_error,
+)
+from redis_counters.drivers.redis_py import BlockingLane, Client, translate
+from redis_counters.drivers.threads.background import Background, Bell
+from redis_counters.errors import Refused, Unavailable
+from redis_counters.events import publish
+from redis_counters.protocol.commands import Command
+from redis_counters.protocol.core import Core
+from redis_counters.protocol.pump import Record, Send, Steps
+
+if TYPE_CHECKING:
+    from redis_counters.drivers.recording import Recording
+    from redis_counters.drivers.threads.keyed import KeyedThreads
+
+
+class Rounds:
+    """The state that threads share, and whatever uses a connection for flushing."""
+
+    background: Background
+    recording: Recording | None
+
+    def __init__(self, core: Core, client: Client) -> None:
+        self.core = core
+        self.client = client
+        self.breaker = Breaker(core)
+        self.always = core.settings.journal_always
+        self.refusing = False  # close() was called: nothing more is taken in,
+        self.stopped = False  # and by now it is over
+        self._reset()
+        self.recording = open_recording(core, lambda kinds: kinds.Recording(core, self.lock))
+
+    def _reset(self) -> None:
+        self.lock = threading.RLock()
+        self.readers: list[Bell] = []  # who waits until somebody's fetch is over
+        self.urgent = Bell()  # somebody waits for a flush
+        self.ended = Bell()  # the client was closed
+        self.rounding = threading.Lock()  # one round at a time,
+        self.rounder: threading.Thread | None = None  # by this thread,
+        self.steps: Steps | None = None  # and this is it, if it is one of flushing
+        self.in_round = False
+        self.keyed: KeyedThreads | None = None  # made when it is needed
+        self.rounds = 0
+        self.waiters: list[tuple[Callable[[], bool], Bell]] = []  # what callers wait for
+        self.refusal: Refused | None = None  # what the last round as a whole was refused for
+        self.expecting = 0.0  # somebody asked: until then something may come
+        self.here_at, self.here_pause = 0.0, 0.0  # when a caller may flush, if no thread does
+        self.in_child: Callable[[], object] | None = None
+
+    def publish(self) -> None:
+        """What has happened is in the log and with the observer, outside of all locks: it may read counters."""
+        with self.lock:
+            events = self.core.take_events()
+        for event in events:
+            publish(event, self.core.observer)
+
+    def _absorb(self) -> None:
+        with self.lock:
+            self.core.writer.absorb()
+
+    def _meanwhile(self) -> None:
+        """While an answer is awaited."""
+        if self.stopped:  # the connection is about to be closed under us
+            raise Unavailable("the client was closed while an answer was awaited")
+        self.background.beat()
+
+    def _enter_round(self) -> None:
+        self.rounder = threading.current_thread()
+        self.in_round = self.background.connecting = True
+        self.background.helping.ring()
+
+    def _leave_round(self) -> None:
+        self.rounder = None
+        self.in_round = self.background.connecting = False
+
+    def round(self) -> None:
+        """Everything that could be sent was sent, and answered. Raises Unavailable, Refused; nothing is lost by it."""
+        try:
+            self._round()
+        finally:
+            self.publish()
+
+    def _round(self) -> None:
+        with self.rounding:
+            try:
+                self._enter_round()
+                self._drive_round()
+            except Exception as error:
+                ours = translate(error)
+                with self.lock:
+                    if ours is not None:
+                        self.core.failed(ours)
+                    if isinstance(ours, Unavailable) and ours is not error:  # not what Redis answers
+                        self.breaker.failed(ours)
+                    self.refusal = ours if isinstance(ours, Refused) else None
+                if ours is None or ours is error:
+                    raise
+                raise ours from error
+            finally:
+                self._leave_round()
+                self.rounds += 1
+                self._tell_waiters(all_of_them=True)
+
+    def _drive_round(self) -> None:
+        before = self.steps
+        if before is not None:  # an exception of a signal handler kept it from being closed
+            with self.lock:
+                before.close()
+        recording = self.recording
+        if recording is not None:
+            recording.seek()
+            self._absorb()
+            recording.own()
+        steps = self.steps = self.core.round()
+        try:
+            with BlockingLane(self.client) as lane:
+                self.background.connecting = False
+                answer: object = None
+                while True:
+                    try:
+                        with self.lock:
+                            step = steps.send(answer)
+                            if answer is not None:
+                                self._tell_waiters()
+                    except StopIteration:
+                        break
+                    if isinstance(step, Send):
+                        lane.send(step.command, step.text)
+                        answer = None
+                    elif isinstance(step, Record):
+                        answer = recording is not None and recording.record(step.recorder)
+                    else:
+                        answer = lane.receive(self._meanwhile, self.core.settings.flush_interval)
+        finally:
+            with self.lock:
+                steps.close()
+        self.steps = None
+        if recording is not None:
+            recording.tidy()
+        with self.lock:
+            error = round_error(self.core)
+        if error is not None:
+            raise error
+        with self.lock:
+            self.core.succeeded()
+            self.breaker.succeeded()
+            self.refusal = None
+
+    def _tell_waiters(self, *, all_of_them: bool = False) -> None:
+        for done, bell in tuple(self.waiters):
+            if all_of_them or done():
+                bell.ring()
+
+    def _exchange(self, commands: list[Command]) -> list[object]:
+        with self.rounding:
+            try:
+                self._enter_round()
+                with BlockingLane(self.client) as lane:
+                    self.background.connecting = False
+                    return lane.exchange(commands, self._meanwhile, self.core.settings.flush_interval)
+            finally:
+                self._leave_round()

@@ -1,0 +1,294 @@
+"""What callers of the blocking face ask for, and the end of a client: by close, at exit, in the child of a fork."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from redis_counters.drivers import exits
+from redis_counters.drivers.breaker import Breaker
+from redis_counters.drivers.inherited import begin_in_child
+from redis_counters.drivers.pacing import (
+    FLUSH_TIMEOUT,
+    MOST_PAUSE,
+    REST,
+    TURN,
+    TURNS,
+    buffer_full,
+    closed,
+    settle_close,
+    settle_flush,
+)
+from redis_counters.drivers.redis_py import Client
+from redis_counters.drivers.threads.background import HELP, Bell
+from redis_counters.errors import CounterError, Refused
+from redis_counters.events import log
+from redis_counters.protocol.core import Core
+from redis_counters.protocol.stats import Stats
+from redis_counters.protocol.values import Name
+
+if TYPE_CHECKING:
+    pass
+from redis_counters.drivers.threads.reading import Reading
+
+OURS = ("redis-counters", "redis-counters-buffer")
+_runners: weakref.WeakSet[ThreadRunner] = weakref.WeakSet()
+
+
+class ThreadRunner(Reading):
+    """Drives a core for threads."""
+
+    def __init__(self, core: Core, client: Client) -> None:
+        super().__init__(core, client)
+        _runners.add(self)
+        atexit.register(self._deliver)
+        exits.close_at_exit(self, self._close_at_exit)
+
+    def after_fork_in_child(self) -> None:
+        """The child owns nothing: what waits belongs to the parent, and its locks may be held for ever."""
+        self._reset()
+        begin_in_child(self.client)
+        self.core.begin()
+        self.breaker = Breaker(self.core)
+        if self.recording is not None:
+            self.recording.begin(self.lock)
+
+    def _deliver(self) -> None:
+        """All that was counted is in Redis and folded, as by close(); but others may go on counting."""
+        writer = self.core.writer
+        with self.lock:
+            if self.refusing:
+                return
+            goal = self.core.begin_flush()
+            self.core.begin_close()
+            accepted = writer.accepted
+        try:
+            self._work_until(
+                lambda: writer.closed or ((goal is None or goal.reached()) and writer.accepted > accepted),
+                time.monotonic() + exits.rest() / 2,  # the other half is for closing, when nobody counts any more
+            )
+        except CounterError:
+            pass  # whoever closes is told
+        finally:
+            with self.lock:
+                writer.closing = self.refusing
+
+    def _close_at_exit(self, seconds: float) -> None:
+        try:
+            self.close(seconds)
+        except CounterError as error:
+            log.error("at exit: %s", error)
+
+    def wake(self, name: Name, amount: int) -> bool:
+        """A flush will follow within the interval. True if the amount has been counted here, with no room to spare.
+
+        Called only when the buffer is empty: so it costs the usual increment nothing, and sees every one when the
+        buffer is full, because then nothing is left in it.
+        """
+        if self.refusing:
+            raise closed(name)
+        if self.in_child is None:
+            self._be_closed_in_child()
+        if self.always:
+            self._count_recorded(name, amount)
+            return True
+        if not self.background.ask():
+            if self.core.writer.full and self._squeeze(name, amount):
+                return True
+            # Taken in here and now: a buffer that nobody empties would grow, and never be found empty again.
+            with self.lock:
+                self.core.count(name, amount)
+                self.core.writer.absorb()
+            self._flush_now_and_then()
+            return True
+        return self.core.writer.full and self._squeeze(name, amount)
+
+    def _count_recorded(self, name: Name, amount: int) -> None:
+        """The amount is in the journal, and in the totals. Raises NotRecorded, Overflow, BufferFull: then it is not."""
+        assert self.recording is not None
+        awake = self.background.ask()
+        if amount and not (self.core.writer.full and self._squeeze(name, amount)):
+            self.recording.count(name, amount)
+        if not awake:
+            self._absorb()
+            self._flush_now_and_then()
+
+    def flush(self, timeout: float | None) -> None:
+        limit = FLUSH_TIMEOUT if timeout is None else timeout
+        if self.recording is not None:
+            self.recording.seek()  # what killed processes left belongs to all that there is
+        with self.lock:
+            goal = self.core.begin_flush()
+            if goal is None:
+                return
+            if self.stopped:
+                raise closed()
+        self._work_until(goal.reached, time.monotonic() + limit)
+        with self.lock:
+            settle_flush(self.core, goal.reached(), limit)
+
+    def close(self, timeout: float) -> None:
+        writer = self.core.writer
+        refusal: Refused | None = None
+        begun = False
+        try:
+            with self.lock:
+                if self.refusing:
+                    return
+                begun = True
+                self.refusing = True  # first: whoever counts from now on is told, and whoever just did is drained below
+                self.core.begin_close()
+            deadline = time.monotonic() + timeout
+            self._work_until(lambda: writer.closed and self.core.orphans_over, deadline)
+            while time.monotonic() < deadline and self._somebody_was_late():
+                self._work_until(lambda: writer.closed, deadline)
+            self.stopped = True
+        except Refused as error:
+            refusal = error
+            self.stopped = True
+        finally:
+            if begun and not self.stopped:  # interrupted: it may be closed again
+                self.refusing = writer.closing = False
+        writer.closing = False
+        self.urgent.ring()
+        self.ended.ring()
+        self.background.end(REST)
+        _runners.discard(self)
+        atexit.unregister(self._deliver)
+        exits.forget(self)
+        if self.in_child is not None:
+            self.in_child()
+        if self.recording is not None:
+            self._absorb()
+            self.recording.close()
+        try:
+            with self.lock:
+                settle_close(self.core, timeout, refusal)
+        finally:
+            self.publish()
+
+    def _somebody_was_late(self) -> bool:
+        """Other threads have had a turn; True if one has counted that had looked before close() began to refuse."""
+        for _ in range(TURNS if threading.active_count() > 1 + len(OURS) else 0):
+            time.sleep(TURN)
+            if not self.core.writer.clean:
+                return True
+        return False
+
+    def _work_until(self, done: Callable[[], bool], deadline: float) -> None:
+        """Wait for the thread to get there; without a thread that makes progress, do it here."""
+        self._be_closed_in_child()
+        background, bell = self.background, Bell()
+        if not background.start():
+            self._work_here(done, deadline)
+            return
+        rounds, waiter = self.rounds, (done, bell)
+        try:
+            self.waiters.append(waiter)
+            beats, noticed = -1, 0.0
+            while True:
+                with self.lock:
+                    if done() or self.stopped:
+                        return
+                    if self.refusal is not None and self.rounds > rounds + 1:
+                        raise self.refusal
+                now = time.monotonic()
+                if now >= deadline:
+                    return
+                self.urgent.ring()
+                background.ask()
+                if beats != background.beats:
+                    beats, noticed = background.beats, now
+                elif now - noticed > min(HELP, (deadline - noticed) / 2):
+                    if not background.replaced() and not background.connecting:
+                        break
+                    noticed = now
+                if background.absent:
+                    break
+                if self.core.writer.events and not self.rounding.locked():
+                    self.publish()
+                bell.wait(min(deadline - now, 0.1))
+        finally:
+            if waiter in self.waiters:
+                self.waiters.remove(waiter)
+        self._work_here(done, deadline)
+
+    def _work_here(self, done: Callable[[], bool], deadline: float) -> None:
+        pause = 0.01
+        while True:
+            with self.lock:
+                if done() or self.stopped:
+                    return
+            if time.monotonic() >= deadline:
+                return
+            try:
+                if not self.rounding.locked():
+                    self.round()
+                    continue
+            except CounterError:
+                pass
+            time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
+            pause = min(pause * 2, MOST_PAUSE)
+
+    def _be_closed_in_child(self) -> None:
+        """Not at the fork itself: multiprocessing forgets what was registered with it by then."""
+        if self.in_child is None:
+            self.in_child = exits.close_in_child(self._close_at_exit) or _nothing
+
+    def _squeeze(self, name: Name, amount: int) -> bool:
+        """The amount is counted (True), or may go into the buffer. Raises BufferFull where the option says so."""
+        while True:
+            if self.refusing:
+                raise closed(name)
+            with self.lock:
+                if self.core.squeeze(name, amount):
+                    return True
+                if not self.core.writer.full:
+                    return False
+            if not self.core.settings.block_when_full:
+                raise buffer_full(self.core, name)
+            self._wait_for_room()
+
+    def _wait_for_room(self) -> None:
+        if not self.background.ask() and self.background.absent:
+            self._work_here(lambda: not self.core.writer.full, time.monotonic() + 0.1)
+            return
+        self.urgent.ring()
+        waiter = (lambda: not self.core.writer.full, Bell())
+        try:
+            self.waiters.append(waiter)
+            waiter[1].wait(0.1)
+        finally:
+            if waiter in self.waiters:
+                self.waiters.remove(waiter)
+
+    def add(self, name: Name, amount: int) -> None:
+        if not self.core.add(name, amount):
+            with self.lock:
+                self.core.add_large(name, amount)
+
+    def declare(self, name: bytes, shards: int | None) -> None:
+        with self.lock:
+            self.core.declare(name, shards)
+
+    def stats(self) -> Stats:
+        with self.lock:
+            return self.core.stats()
+
+
+def _nothing() -> None:
+    pass
+
+
+def _after_fork_in_child() -> None:
+    for runner in list(_runners):
+        runner.after_fork_in_child()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
