@@ -105,7 +105,8 @@ def make_plan(seed: int, steps: int = STEPS) -> Plan:
             max_age=rng.choice([0, 1, 10]),
             actor_ttl=3600 if "registry lost" in faults else rng.choice([8, 30, 3600]),
             retention=RETENTION if "cleaned" in faults else 10**6,
-            journal=rng.choice([0, 1, 1, 2]) if "killed" in faults else 0,
+            # Whoever tells a journal ends its actors, too: another that the registry alone would know to be folded.
+            journal=rng.choice([0, 1, 1, 2]) if "killed" in faults and "registry lost" not in faults else 0,
         )
         for _ in range(rng.randint(1, 3))
     )
