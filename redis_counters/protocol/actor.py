@@ -392,6 +392,12 @@ class Actor:
             seq = chunk.base
         return chain, True
 
+    def let_through(self, table: Table, key: bytes) -> bool:
+        """The key may be sent, or was, without an answer: holding it back now would break what flush() promises."""
+        if self.unknown is not None and key in self.unknown.totals[table.kind]:
+            return True
+        return key in table.dirty and key not in table.gated
+
     def told_of(self, kind: Kind, key: bytes) -> int:
         """Return the highest total that Redis may have been told of a slot."""
         if self.healing:  # acknowledgements are forgotten, and what they were for may be there

@@ -145,8 +145,10 @@ class Bucket:
         self.actors.remove(actor)
         actor.successor = self.current
         self.current.moved += 1
-        for table, totals in zip(self.tables, rest, strict=True):
+        for table, before, totals in zip(self.tables, actor.tables, rest, strict=True):
             for key, amount in totals.items():
+                if key not in before.gated:
+                    table.gated.discard(key)  # what was let through is not held back again
                 if table.kind is Kind.SHARDS:
                     table.raise_to(key, amount)
                 else:

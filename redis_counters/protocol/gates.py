@@ -37,7 +37,7 @@ class Gates:
         self.used += 1
         for actor in self.buckets[bucket].actors:
             for table in actor.tables[:2]:
-                if (key in table.total or actor is self.buckets[bucket].current) and not table.let_through(key):
+                if (key in table.total or actor is self.buckets[bucket].current) and not actor.let_through(table, key):
                     table.gate(key)
         return True
 

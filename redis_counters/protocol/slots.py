@@ -121,10 +121,6 @@ class Table:
         if self.changed is not None:
             self.changed[key] = None
 
-    def let_through(self, key: bytes) -> bool:
-        """The key may be sent, and waits for its turn: holding it back now would break what its position promises."""
-        return key in self.dirty and key not in self.gated
-
     def gate(self, key: bytes) -> None:
         """The key waits until its counter's number of shards is published."""
         self.gated.add(key)  # it keeps its position in `dirty`, where `take` passes over it

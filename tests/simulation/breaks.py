@@ -187,8 +187,8 @@ CLIENT = (  # one line each, to be read as a table
     Break("shards are used before they are published", "gates:Gates.publish", "table.gate(key)", "pass"),
     Break(
         "what was let through is held back again",
-        "slots:Table.let_through",
-        "key in self.dirty and key not in self.gated",
+        "actor:Actor.let_through",
+        "key in table.dirty and key not in table.gated",
         "False",
     ),
     Break(

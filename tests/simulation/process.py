@@ -216,7 +216,7 @@ class Process:
             flight.answer = ErrorReply(ERRORS[self.sent % len(ERRORS)])
             return
         flight.answer = self.world.run(self.number, flight.command, text=flight.text)
-        if flight.fate == "d":
+        if flight.fate == "d" and not isinstance(flight.answer, ErrorReply):  # else it would be refused again
             self.world.keep_late(self.number, flight.command)
         elif flight.fate == "g":
             flight.answer = b"HTTP/1.1 400 Bad Request"

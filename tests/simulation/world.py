@@ -238,7 +238,12 @@ class World:
         """A process says that nobody can tell how far it got: it must have a reason."""
         self.uncertain += 1
         faults = self.plan.faults
-        known = "cleaned" in faults or "short memory" in faults or (process.closing and "fail-over" in faults)
+        known = (
+            process.forgetful
+            or "cleaned" in faults
+            or "short memory" in faults
+            or (process.closing and "fail-over" in faults)
+        )
         if not known:
             raise Violation(f"process {process.number} reports an uncertainty for nothing, after {word.decode()}")
 
