@@ -7,7 +7,7 @@ kind                 logged    happened
 ===================  ========  ====================================================================================
 flush failed         warning   a flush did not go through; what is buffered is kept, and sent again by itself
 flush recovered      info      the first flush after that went through
-refused              error     Redis refuses one counter; its amount is kept, the others go on
+refused              error     a counter is refused by Redis, or a journal by its namespace; it is kept, others go on
 regressed            warning   a fail-over took back flushes that were acknowledged; everything is told again
 healed               info      all of that is acknowledged again
 reopened             warning   an own actor was closed by a janitor while this process lives; it was taken back

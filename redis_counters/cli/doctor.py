@@ -205,6 +205,20 @@ def housekeeping(trials: Iterable[Trial]) -> list[Finding]:
     ]
 
 
+def keyed(trials: Iterable[Trial]) -> list[Finding]:
+    """What only keyed calls need: a finding for each that is missing."""
+    return [
+        Finding(
+            f"permission {trial.command}",
+            Level.OK,
+            "not allowed, and not needed to count",
+            f"Nothing, unless incr_once or likes is used: ACL SETUSER ... {_rule(trial.command)}",
+        )
+        for trial in trials
+        if trial.error
+    ]
+
+
 def retries(count: int | None, waits: float | None, timeout: float | None) -> Finding:
     """How often the client repeats by itself: harmless to counts, but a call may take long.
 

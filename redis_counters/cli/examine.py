@@ -19,8 +19,8 @@ from redis_counters.protocol.keys import namespace_bytes
 
 CONFIG = ("maxmemory", "maxmemory-policy", "save", "appendonly", "appendfsync", "min-replicas-to-write")
 
-# Tries every command that our scripts call, on a key that does not exist, and leaves none: nothing is written unless
-# something is allowed that removes it again.
+# Tries every command that scripts call for counting, on a key that does not exist, and leaves none: nothing is written
+# unless something is allowed that removes it again.
 TRY_COMMANDS = """
 local key, answers = KEYS[1], {}
 local function try(command, ...)
@@ -65,6 +65,7 @@ def examine(client: redis.Redis, namespace: str = options.DEFAULT_NAMESPACE) -> 
         judge.replication(info, config),
         *judge.permissions(try_commands(client, namespace_bytes(namespace))),
         *judge.housekeeping(_try_scans(client, namespace_bytes(namespace))),
+        *judge.keyed(try_keyed(client, namespace_bytes(namespace))),
         *judge.optional_permissions([info_trial, config_trial]),
         judge.retries(*_retries(settings)),
         judge.connection(settings),
@@ -124,6 +125,19 @@ def _try_scans(client: redis.Redis, namespace: bytes) -> Iterator[Trial]:
     """What the janitor reads with, outside of scripts."""
     yield _try(client, "SCAN", b"0", b"COUNT", 1)[0]
     yield _try(client, "HSCAN", b"{%b:0}:doctor" % namespace, b"0")[0]
+
+
+def try_keyed(client: redis.Redis, namespace: bytes) -> Iterator[Trial]:
+    """What keyed calls (`incr_once`, `likes`) need beside that. Leaves no key."""
+    key = b"{%b:0}:doctor:%b" % (namespace, secrets.token_hex(8).encode())
+    yield _try(client, "SISMEMBER", key, b"m")[0]
+    yield _try(client, "SMISMEMBER", key, b"m")[0]
+    yield _try(client, "PEXPIREAT", key, 1)[0]
+    remove, _ = _try(client, "SREM", key, b"m")
+    yield remove
+    if not remove.error:  # else what SADD makes would stay
+        yield _try(client, "SADD", key, b"m")[0]
+        _try(client, "SREM", key, b"m")
 
 
 def _try(client: redis.Redis, command: str, *arguments: Any) -> tuple[Trial, Any]:

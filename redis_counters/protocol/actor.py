@@ -265,6 +265,8 @@ class Actor:
         elif reply.word in ("REGRESS", "OPEN"):
             self._lost(reply.number(0) if reply.word == "REGRESS" else 0)
             self.phase = Phase.ACTIVE if reply.word == "REGRESS" else Phase.REOPEN
+        elif reply.word != "OK":
+            raise BadReply(f"{reply.word} came for an actor that ends")
         elif self.phase is Phase.CLOSING:
             self.phase = Phase.FOLDING
             self.unfolded = list({key: None for t in self.tables[:2] for key in t.total})

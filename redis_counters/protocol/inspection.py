@@ -11,7 +11,7 @@ from redis_counters.protocol.commands import Command, hgetall, hmget
 from redis_counters.protocol.keys import KeySpace
 from redis_counters.protocol.namespace import look_up_namespace
 from redis_counters.protocol.reads import Reads, pairs_of
-from redis_counters.protocol.registry import is_actor
+from redis_counters.protocol.registry import is_actor, list_of, record_of
 from redis_counters.protocol.shards import check_told
 from redis_counters.protocol.values import Name, name_bytes, name_shown
 
@@ -28,7 +28,10 @@ class ShardView:
 
 @dataclass(frozen=True, slots=True)
 class ActorView:
-    """An actor as its bucket's registry holds it; ``state``: open, closed, folded, gone (no record), or seed (none)."""
+    """An actor as its bucket's registry holds it.
+
+    ``state``: open, closed, folded, gone (no record), unreadable (the record is none of ours), or seed (no actor).
+    """
 
     id: bytes
     state: str
@@ -65,7 +68,7 @@ def inspect(reads: Reads, name: Name) -> Generator[list[Command], list[object], 
         ids = sorted(part.map.actors - actors.keys())
         if ids:
             (raw,) = yield [hmget(keys.registries[part.bucket], ids)]
-            records = raw if isinstance(raw, list) else [None] * len(ids)
+            records = list_of(raw, len(ids))
             actors.update((id, _actor_view(id, record)) for id, record in zip(ids, records, strict=True))
     return Inspection(name_shown(raw_name), len(maps), sum(m.value for m in maps), parts, actors)
 
@@ -82,11 +85,9 @@ def _slot_map(raw: object, name: bytes) -> SlotMap:
 def _actor_view(actor: bytes, record: object) -> ActorView:
     if not is_actor(actor):
         return ActorView(actor, "seed", 0, 0, "")
-    if not isinstance(record, bytes):
+    if record is None:
         return ActorView(actor, "gone", 0, 0, "")
-    try:
-        state, seq, seen, _owner, display = record.split(b" ", 4)
-        word = {b"o": "open", b"c": "closed", b"f": "folded"}.get(state, "unknown")
-        return ActorView(actor, word, int(seq), int(seen), display.decode("utf-8", "replace"))
-    except ValueError:
-        return ActorView(actor, "unreadable", 0, 0, record[:40].decode("utf-8", "replace"))
+    known = record_of(actor, record)
+    if known is None:
+        return ActorView(actor, "unreadable", 0, 0, "")
+    return ActorView(actor, known.word, known.seq, known.seen, known.display.decode("utf-8", "replace"))

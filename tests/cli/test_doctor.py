@@ -13,7 +13,7 @@ import redis
 
 from redis_counters.cli import doctor as judge
 from redis_counters.cli.doctor import Facts, Finding, Level, Trial
-from redis_counters.cli.examine import INSIDE, TRY_COMMANDS, examine, try_commands
+from redis_counters.cli.examine import INSIDE, TRY_COMMANDS, examine, try_commands, try_keyed
 from redis_counters.drivers.redis_py import words
 from redis_counters.protocol.commands import Command, Script, hgetall, hmget
 from tests.cli.commands import run
@@ -21,6 +21,7 @@ from tests.servers import RealServer
 
 OK, WARNING, PROBLEM = Level.OK, Level.WARNING, Level.PROBLEM
 LUA = Path(__file__).parents[2] / "lua"
+KEYED = ("PEXPIREAT", "SADD", "SISMEMBER", "SMISMEMBER", "SREM")
 
 
 @pytest.mark.parametrize(
@@ -162,7 +163,8 @@ def test_every_command_of_the_scripts_is_tried() -> None:
     pattern = r"\bp?(?:call|try)\(\s*'([A-Z]+)'"
     called = {name for path in LUA.glob("*.lua") for name in re.findall(pattern, path.read_text())}
     assert called
-    assert called <= set(re.findall(pattern, TRY_COMMANDS)) == set(INSIDE)
+    assert set(re.findall(pattern, TRY_COMMANDS)) == set(INSIDE)
+    assert called <= {*INSIDE, *KEYED}
 
 
 def test_what_the_library_sends_is_tried() -> None:
@@ -180,6 +182,23 @@ def test_what_the_library_sends_is_tried() -> None:
     tried = {trial.command for trial in try_commands(recorder, b"rc")}
     assert {command[0].decode() for command in by_library} == set(sent)
     assert tried == {*sent, *INSIDE}
+
+
+def test_who_may_not_use_sets_may_count(server: RealServer) -> None:
+    """What keyed calls need is tried too, leaves no key, and is not demanded."""
+    admin: Any = server.client()
+    tried = [trial.command for trial in try_keyed(admin, b"rc")]
+    assert sorted(tried) == sorted(KEYED)
+    assert admin.dbsize() == 0
+    admin.execute_command("ACL", "SETUSER", "no-sets", "on", "nopass", "~*", "+@all", "-sadd", "-sismember")
+    try:
+        found = {f.check: f for f in examine(server.client(username="no-sets", password=""))}
+    finally:
+        admin.execute_command("ACL", "DELUSER", "no-sets")
+    assert found["permissions"].level is OK
+    assert {check for check in found if check.startswith("permission ")} == {"permission SADD", "permission SISMEMBER"}
+    assert "+sadd" in found["permission SADD"].advice
+    assert admin.dbsize() == 0
 
 
 def levels(findings: list[Finding]) -> dict[str, Level]:
