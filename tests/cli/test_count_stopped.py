@@ -14,6 +14,7 @@ import pytest
 
 from tests.cli.commands import TIMEOUT, start, values
 from tests.servers import RealServer
+from tests.waiting import until
 
 NAMES = [b"name %d" % number for number in range(50)]
 NOT_WINDOWS = pytest.mark.skipif(os.name == "nt", reason="signals of Unix")
@@ -27,10 +28,17 @@ def feed(process: subprocess.Popen[bytes], text: bytes) -> None:
 
 def await_total(server: RealServer, at_least: int) -> None:
     """Return when Redis holds that many counts."""
-    deadline = time.monotonic() + TIMEOUT
-    while values(server, NAMES).total() < at_least:
-        assert time.monotonic() < deadline, "nothing arrives in Redis"
-        time.sleep(0.05)
+    until(lambda: values(server, NAMES).total() >= at_least, "all of it arrives in Redis")
+
+
+def await_all_read(process: subprocess.Popen[bytes]) -> None:
+    """Return when the command has taken all that it was fed out of the pipe."""
+    from fcntl import ioctl
+    from termios import FIONREAD
+
+    assert process.stdin is not None
+    pipe = process.stdin.fileno()
+    until(lambda: not any(ioctl(pipe, FIONREAD, bytes(4))), "the input is read")
 
 
 def feed_until_it_ends(process: subprocess.Popen[bytes]) -> None:
@@ -123,7 +131,7 @@ def test_server_hangs_and_comes_back(private_server: RealServer) -> None:
     await_total(private_server, 10)
     private_server.pause()
     feed(process, b"name 0\n" * 100 + b"name 1\n")
-    time.sleep(0.5)
+    await_all_read(process)
     private_server.resume()
     out, err = process.communicate(b"name 1\n", timeout=TIMEOUT)
     assert (process.returncode, err) == (0, b"")
@@ -161,12 +169,13 @@ def test_second_signal_gives_up(private_server: RealServer) -> None:
     await_total(private_server, 10)
     private_server.pause()
     feed(process, b"name 1\n" * 10)
-    time.sleep(0.3)
+    await_all_read(process)
     process.send_signal(signal.SIGINT)
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(1)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(TIMEOUT) == 130
+    # Again and again: one that comes before the first was noticed is not a second one.
+    until(lambda: process.poll() is not None, "it gives up", lambda: process.send_signal(signal.SIGINT))
+    assert process.returncode == 130
     _, err = process.communicate()
     assert b"aborted" in err
     private_server.resume()

@@ -12,6 +12,7 @@ from redis_counters.asyncio import Counters
 from redis_counters.testing import LossyLink
 from tests.faces.either import truth
 from tests.servers import RealServer
+from tests.waiting import until_async
 
 NAMES = [f"n{i}" for i in range(50)]
 ENOUGH = 20  # calls of each fate
@@ -93,16 +94,19 @@ def test_a_cancelled_flush_goes_on(any_server: RealServer) -> None:
         async with Counters(client, flush_interval=60) as counters:
             counters.incr("warm")
             await counters.flush()
-            link.delay(0.05)
-            counters.incr("x", 10)
-            waiting = asyncio.create_task(counters.flush())
-            await asyncio.sleep(0.02)
-            waiting.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await waiting
-            await asyncio.sleep(0.3)
-            assert counters.stats().pending == 0
-            link.heal()
+            any_server.pause()
+            try:
+                asked = link.commands.total()
+                counters.incr("x", 10)
+                waiting = asyncio.create_task(counters.flush())
+                await until_async(lambda: link.commands.total() > asked, "the flush is on its way")
+                waiting.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await waiting
+                assert counters.stats().pending == 1
+            finally:
+                any_server.resume()
+            await until_async(lambda: counters.stats().pending == 0, "it is delivered")
         await client.aclose()
 
     with LossyLink(any_server.url) as link:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+import redis
+from redis.asyncio.retry import Retry as AsyncioRetry
+from redis.backoff import AbstractBackoff
+from redis.retry import Retry
 
 from redis_counters import BufferFull, Counters, Unavailable, UsageError
 from tests.faces.either import FACES, Either, client_of, closed, once, truth
 from tests.servers import RealServer
+from tests.waiting import until, until_async
 
 
 @pytest.mark.parametrize("face", FACES)
@@ -25,7 +30,7 @@ def test_a_full_buffer_refuses_new_names_alone(private_server: RealServer, face:
             async with Either(face, client, max_pending=10, flush_interval=0.01) as counters:
                 for i in range(10):
                     counters.incr(f"n{i}")
-                await asyncio.sleep(0.3)  # it is noticed now and then, about every flush_interval
+                await until_async(lambda: _is_full(counters), "the buffer is found full")
                 assert counters.stats().pending == 10
                 handle = counters.counter("late handle")
                 calls: list[Callable[[], None]] = [
@@ -59,31 +64,55 @@ def test_a_full_buffer_refuses_new_names_alone(private_server: RealServer, face:
 
 @pytest.mark.parametrize("face", FACES)
 def test_a_patient_client_does_not_lift_the_limit(private_server: RealServer, face: str) -> None:
-    """While a client of redis-py's default patience connects, for seconds, max_pending holds all the same."""
+    """While a client tries to connect, by default for many seconds, max_pending holds all the same."""
     private_server.kill()
 
     async def main() -> None:
-        client = client_of(face, private_server)
+        trying = Trying()
+        retry: Any = Retry if face == "blocking" else AsyncioRetry
+        client = client_of(face, private_server, retry=retry(trying, 10_000))
         try:
             counters = Either(face, client, max_pending=10, flush_interval=0.01)
             counters.incr("n0")
-            await asyncio.sleep(0.2)  # a connection is being tried
+            await until_async(lambda: trying.times, "a connection is being tried")
             for i in range(10):
                 counters.incr(f"n{i}")
-            refused = 0
-            for i in range(50):
-                await asyncio.sleep(0.01)
-                try:
+            await until_async(lambda: _is_full(counters), "the buffer is found full")
+            for i in range(25):
+                await asyncio.sleep(0)
+                with pytest.raises(BufferFull):
                     counters.incr(f"late{i}")
-                except BufferFull:
-                    refused += 1
+            assert counters.stats().failures == 0  # it is the same connection that is still being tried
             with pytest.raises(Unavailable):
                 await counters.close(0.1)
-            assert refused >= 25
         finally:
+            trying.over = True
             await closed(client)
 
     asyncio.run(main())
+
+
+class Trying(AbstractBackoff):
+    """Further attempts to connect, until it is over."""
+
+    def __init__(self) -> None:
+        self.times = 0
+        self.over = False
+
+    def __deepcopy__(self, _memo: object) -> Trying:
+        return self  # redis-py copies it for each connection
+
+    def compute(self, failures: int) -> float:
+        if self.over:
+            raise redis.ConnectionError("the test is over")
+        self.times = failures
+        return 0.05
+
+
+def _is_full(counters: Either) -> bool:
+    """Seen now and then, about every flush_interval: further names are refused from then on."""
+    core = counters.counters._core
+    return bool(core.writer.full and not core.buffer)
 
 
 def _ones() -> list[str | bytes]:
@@ -96,7 +125,7 @@ async def _pending(counters: Either) -> dict[str | bytes, int]:
     return caught.value.pending
 
 
-def test_a_full_buffer_may_block(private_server: RealServer) -> None:
+def test_a_full_buffer_may_block(private_server: RealServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """With on_full="block" the caller of a new name waits until there is room; nothing is refused, nothing lost."""
     private_server.kill()
     with (
@@ -105,9 +134,17 @@ def test_a_full_buffer_may_block(private_server: RealServer) -> None:
     ):
         for i in range(5):
             counters.incr(f"n{i}")
-        time.sleep(0.3)
+        until(lambda: not counters._core.buffer and counters._core.writer.full, "the buffer is found full")
         assert counters.stats().pending == 5
         arrived: list[str] = []
+        waiting: set[threading.Thread] = set()
+        wait_for_room = counters._runner._wait_for_room
+
+        def seen_to_wait() -> None:
+            waiting.add(threading.current_thread())
+            wait_for_room()
+
+        monkeypatch.setattr(counters._runner, "_wait_for_room", seen_to_wait)
 
         def late(name: str) -> None:
             counters.incr(name)
@@ -116,7 +153,7 @@ def test_a_full_buffer_may_block(private_server: RealServer) -> None:
         threads = [threading.Thread(target=late, args=(f"late{i}",)) for i in range(20)]
         for thread in threads:
             thread.start()
-        time.sleep(0.2)
+        until(lambda: waiting == set(threads), "all of them wait")
         before = list(arrived)
         counters.incr("n0")  # known: no need to wait
         private_server.restart()

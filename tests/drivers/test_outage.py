@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 
 from redis_counters import Unavailable
 from tests.faces.either import FACES, Either, client_of, closed, once, truth
 from tests.servers import RealServer
-
-SOON = 5.0  # no test of a time: only that a call with a timeout of a part of a second ends at all
 
 
 @pytest.mark.parametrize("face", FACES)
@@ -29,10 +26,8 @@ def test_redis_is_down_and_comes_back(private_server: RealServer, face: str) -> 
                 for _ in range(1000):
                     counters.incr("x")
                     counters.decr("y", 2)
-                begun = time.monotonic()
                 with pytest.raises(Unavailable) as caught:
                     await counters.flush(0.3)
-                assert time.monotonic() - begun < SOON
                 assert caught.value.pending == {"x": 1000, "y": -2000}
                 assert "kept" in str(caught.value)
                 counters.incr("x")
@@ -96,10 +91,8 @@ def test_redis_hangs(private_server: RealServer, face: str) -> None:
                     try:
                         for _ in range(100):
                             counters.incr("x")
-                        begun = time.monotonic()
                         with pytest.raises(Unavailable) as caught:
                             await counters.flush(0.1)
-                        assert time.monotonic() - begun < SOON
                         assert caught.value.pending["x"] % 100 == 0
                         await asyncio.sleep(0.5)  # the command's time is over: it is sent again meanwhile
                     finally:

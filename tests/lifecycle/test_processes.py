@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -154,7 +153,6 @@ def test_a_process_ends_without_close(any_server: RealServer, how: str, total: i
 
 def test_a_process_ends_with_redis_away() -> None:
     """It ends in bounded time, with its own exit code, and says on stderr what was lost."""
-    begun = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, "redis://127.0.0.1:1/0", "end"],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -162,7 +160,6 @@ def test_a_process_ends_with_redis_away() -> None:
         text=True,
         timeout=60,
     )
-    assert time.monotonic() - begun < 30
     assert done.returncode == 0
     assert "'x': 1000 not applied" in done.stderr
     assert "Traceback" not in done.stderr
