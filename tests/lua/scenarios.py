@@ -255,7 +255,7 @@ def full_memory(bucket: Bucket) -> Iterator[None]:
 
 @contextmanager
 def read_only(bucket: Bucket) -> Iterator[None]:
-    """The server is a replica, as a master is after it lost a fail-over; its master is nowhere."""
+    """The server is a follower, as a primary is after it lost a fail-over; its own primary is nowhere."""
     bucket.ask("REPLICAOF", "127.0.0.1", "1")
     try:
         yield

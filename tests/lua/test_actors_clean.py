@@ -122,7 +122,7 @@ def test_what_is_no_number_is_refused(bucket: Bucket, arguments: tuple[bytes, by
     assert bucket.everything() == before
 
 
-def test_a_demoted_master_forgets_nobody(bucket: Bucket) -> None:
+def test_a_demoted_primary_forgets_nobody(bucket: Bucket) -> None:
     actor = folded(bucket, 100)
     before = bucket.everything()
     with read_only(bucket), pytest.raises(Exception, match=r"READONLY|read.only"):

@@ -77,7 +77,7 @@ def test_a_full_server_reaps(bucket: Bucket) -> None:
         assert bucket.reap(100, actor)[2:] == (actor,)
 
 
-def test_a_demoted_master_reaps_nobody(bucket: Bucket) -> None:
+def test_a_demoted_primary_reaps_nobody(bucket: Bucket) -> None:
     actor = silent(bucket, 100)
     before = bucket.everything()
     with read_only(bucket), pytest.raises(Exception, match=r"READONLY|read.only"):

@@ -74,7 +74,7 @@ def text() -> bytes:
 
 
 def test_who_may_not_write_is_told(bucket: Bucket) -> None:
-    """And nothing is half written: not without memory, not on a replica, not without the right to."""
+    """And nothing is half written: not without memory, not on a follower, not without the right to."""
     with full_memory(bucket), pytest.raises(redis.ResponseError, match=r"OOM|memory"):
         keyed.settle(bucket, (A, 4))
     with read_only(bucket), pytest.raises(redis.ResponseError):

@@ -39,7 +39,7 @@ def test_what_is_missing_is_settled_anew(bucket: Bucket, lost: bytes) -> None:
 
 
 def test_a_settled_namespace_opens_where_nothing_can_be_written(bucket: Bucket) -> None:
-    """Without memory, and on a replica: whoever only reads needs no more."""
+    """Without memory, and on a follower: whoever only reads needs no more."""
     open_namespace(bucket, 1, 16, b"main")
     with full_memory(bucket):
         assert open_namespace(bucket, 1, 16, b"main")[0] == "OK"

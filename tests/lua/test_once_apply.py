@@ -195,7 +195,7 @@ def test_bad_arguments_write_nothing(bucket: Bucket, arguments: list[str]) -> No
 
 
 def test_who_may_not_write_is_told_before_anything_counts(bucket: Bucket) -> None:
-    """Without memory, on a replica, or without one of the rights: effect and record are there, or neither is."""
+    """Without memory, on a follower, or without one of the rights: effect and record are there, or neither is."""
     counted(bucket, (A, b"x", 1))
     before = bucket.shards()
     with full_memory(bucket), pytest.raises(redis.ResponseError, match=r"OOM|memory"):

@@ -284,7 +284,7 @@ def test_folding_needs_no_memory(bucket: Bucket) -> None:
 
 
 @pytest.mark.parametrize("begun", [False, True])
-def test_a_demoted_master_refuses_the_whole_fold(bucket: Bucket, begun: bool) -> None:
+def test_a_demoted_primary_refuses_the_whole_fold(bucket: Bucket, begun: bool) -> None:
     actor = bucket.actor()
     bucket.merge(actor, 1, fresh_plus=[(A, 7), (B, 1)])
     bucket.close(actor)

@@ -105,7 +105,7 @@ def test_no_memory_refuses_the_whole_flush(bucket: Bucket) -> None:
     assert bucket.everything() == before
 
 
-def test_a_demoted_master_refuses_the_whole_flush(bucket: Bucket) -> None:
+def test_a_demoted_primary_refuses_the_whole_flush(bucket: Bucket) -> None:
     actor = bucket.actor()
     bucket.merge(actor, 1, fresh_plus=[(A, 1)])
     before = bucket.everything()

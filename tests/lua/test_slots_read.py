@@ -51,7 +51,7 @@ def dict_of(text: object) -> dict[bytes, bytes]:
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
-def test_reading_needs_no_memory_and_no_master(bucket: Bucket) -> None:
+def test_reading_needs_no_memory_and_no_primary(bucket: Bucket) -> None:
     bucket.client.hset(A, "d", "x.1")
     with full_memory(bucket):
         assert bucket.read(A) == (b"d x.1",)
