@@ -133,7 +133,10 @@ class TestProcesses:
         """Each key counts in exactly one of them, who is told so."""
 
         def work() -> None:
-            with redis.Redis(port=any_server.port) as client, Counters(client, shards=shards) as counters:
+            with (
+                redis.Redis(host=any_server.host, port=any_server.port) as client,
+                Counters(client, shards=shards) as counters,
+            ):
                 told = 0
                 keys = [f"{i}" for i in range(200)]
                 random.Random(os.getpid()).shuffle(keys)
@@ -149,7 +152,10 @@ class TestProcesses:
 
         def work() -> None:
             chance = random.Random(os.getpid())
-            with redis.Redis(port=any_server.port) as client, Counters(client, shards=shards) as counters:
+            with (
+                redis.Redis(host=any_server.host, port=any_server.port) as client,
+                Counters(client, shards=shards) as counters,
+            ):
                 ids: list[str | bytes | int] = [1, "1", b"1", 2]
                 things = [counters.likes(f"thing {i}") for i in range(3)]
                 changes = 0
@@ -166,24 +172,28 @@ class TestProcesses:
             assert truth(any_server, [name]) == {name: len(who)}
 
     def test_a_child_of_a_process_that_counts(self, any_server: RealServer, shards: int) -> None:
-        """Whatever its parent's threads were doing at the fork."""
-        with redis.Redis(port=any_server.port) as client, Counters(client, shards=shards) as counters:
-            stop = threading.Event()
+        """Whatever its parent's threads were doing, but for looking up a host: libc's lock would stay held."""
+        client = redis.Redis(host=any_server.host, port=any_server.port)
+        with client, Counters(client, shards=shards) as counters:
+            stop, connected = threading.Event(), threading.Barrier(4)
 
-            def busy() -> None:
+            def busy(number: int) -> None:
+                counters.incr_once("parent", f"{number}")
+                connected.wait()
                 n = 0
                 while not stop.is_set():
                     n += 1
-                    counters.incr_once("parent", f"{n}")
+                    counters.incr_once("parent", f"{number} {n}")
 
             def work() -> None:
                 for i in range(20):
                     counters.incr_once("c", f"{i}")
                 counters.close(10)
 
-            threads = [threading.Thread(target=busy) for _ in range(3)]
+            threads = [threading.Thread(target=busy, args=(number,)) for number in range(3)]
             for thread in threads:
                 thread.start()
+            connected.wait()
             children = [forked(work) for _ in range(4)]
             ended_well(*children)
             stop.set()

@@ -116,7 +116,7 @@ def test_eight_processes_start_at_once(any_server: RealServer) -> None:
     totals = {f"post {i}": 10 * i for i in range(300)}
 
     def work() -> None:
-        with redis.Redis(port=any_server.port) as client, Counters(client, shards=2) as counters:
+        with redis.Redis(host=any_server.host, port=any_server.port) as client, Counters(client, shards=2) as counters:
             counters.seed_many(totals, "posts.likes")
             for name, total in list(totals.items())[:50]:
                 counters.seed(name, total, "posts.likes")
