@@ -50,16 +50,22 @@ class Chunk:
     ``items``: kind and key by item number; None if all are PLUS, in the order of the dict.
     """
 
-    __slots__ = ("base", "items", "seq", "totals")
+    __slots__ = ("base", "items", "refused", "seq", "totals")
 
     def __init__(self, seq: int, base: int, totals: Totals, items: Sequence[tuple[Kind, bytes]] | None) -> None:
         self.seq = seq
         self.base = base
         self.totals = totals
         self.items = items
+        self.refused: set[tuple[Kind, bytes]] = set()  # what Redis has said no to, alone: nothing of it was applied
 
     def __len__(self) -> int:
         return sum(map(len, self.totals))
+
+    def applied(self, kind: Kind) -> dict[bytes, int]:
+        """Return the totals of a kind but for those that were refused."""
+        totals = self.totals[kind]
+        return {k: v for k, v in totals.items() if (kind, k) not in self.refused} if self.refused else totals
 
     def item(self, number: int) -> tuple[Kind, bytes]:
         """Return the kind and key of an item, counted from 1 as the script does. Raises BadReply if there is none."""
@@ -320,11 +326,9 @@ class Actor:
     def _acknowledge(self, chunk: Chunk, reply: Reply) -> None:
         refused = {chunk.item(number): text for number, text in reply.refused()}
         self.refused_now = [key for (kind, key), text in refused.items() if self.tables[kind].refused.get(key) != text]
-        for kind, key in refused:  # it is not there, so the flush did not apply it: see `leftover`
-            del chunk.totals[kind][key]
-            self.remembered -= chunk.seq in self.sent
-        for table, totals in zip(self.tables, chunk.totals, strict=True):
-            if totals:
+        chunk.refused.update(refused)
+        for table in self.tables:
+            if totals := chunk.applied(table.kind):
                 table.acknowledge(totals)
             table.passed = table.taken
         for (kind, key), text in refused.items():
@@ -332,7 +336,7 @@ class Actor:
         self.unknown = None
         if self.known_applied is not None:
             for kind in (Kind.PLUS, Kind.MINUS):
-                self.known_applied[kind].update(chunk.totals[kind])
+                self.known_applied[kind].update(chunk.applied(kind))
             if self.clean:
                 self.known_applied, self.blurred = None, False
 
@@ -371,16 +375,14 @@ class Actor:
                 if s <= common:
                     continue
                 for key in self.sent[s].totals[kind]:  # goes back to what it was before
-                    before = next(
-                        (self.sent[k].totals[kind][key] for k in kept if key in self.sent[k].totals[kind]), None
-                    )
+                    before = next((t[key] for k in kept if key in (t := self.sent[k].applied(kind))), None)
                     if before is not None or kept_complete:
                         applied[kind][key] = before or 0
                     else:
                         exact = False
             for s in reversed(new):
                 if s > common:
-                    applied[kind].update(self.sent[s].totals[kind])
+                    applied[kind].update(self.sent[s].applied(kind))
         return applied, exact
 
     def _chain(self, seq: int) -> tuple[list[int], bool]:

@@ -103,9 +103,10 @@ class Bucket:
         for actor in self.actors[:-1]:
             if now - actor.last_acknowledged < window:
                 continue
-            # Not before: a fail-over may take back that it was refused, and bring back what had been applied before.
+            # Not before it is proved: a fail-over may take back that it was refused, and bring back what was applied.
+            proved = actor.unknown is None and actor.last_proved >= actor.last_acknowledged + window
             for before, table in zip(actor.tables, self.tables, strict=True):
-                if before.refused and actor.unknown is None:
+                if before.refused and proved:
                     _move_refused(before, table)
                     current.moved += 1
                     moved = True

@@ -171,7 +171,6 @@ class Writer(Intake):
 
     def _answer(self, actor: Actor, reply: Reply, script: Script, now: float) -> None:
         chunk, base, healing = actor.unknown, actor.base, actor.healing
-        widened = dict(chunk.totals[Kind.SHARDS]) if chunk is not None else {}
         self.doubtful = self.doubtful or reply.word == "UNKNOWN"
         actor.answer(reply, now)
         if reply.word in ("UNKNOWN", "REGRESS") or actor.base < base:
@@ -198,7 +197,7 @@ class Writer(Intake):
         self.flushes += 1
         self.flushed += len(chunk)
         self.full = self.full and self.waiting() >= self.settings.max_pending
-        for key0, shards in widened.items():
+        for key0, shards in chunk.totals[Kind.SHARDS].items():
             gates.answered(key0, shards, actor.tables[Kind.SHARDS].refused.get(key0))
         for table in actor.tables:
             self.errors.extend(refusal(k, table.refused[k]) for k in actor.refused_now if k in table.refused)

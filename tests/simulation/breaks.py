@@ -170,7 +170,7 @@ CLIENT = (  # one line each, to be read as a table
     Break(
         "refused totals count as applied",
         "actor:Actor._acknowledge",
-        "del chunk.totals[kind][key]",
+        "chunk.refused.update(refused)",
         "pass",
         "other type",
     ),
