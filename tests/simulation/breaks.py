@@ -19,13 +19,14 @@ from tests.simulation.server import script_texts
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """``fault``: in schedules without it, the rule does not matter."""
+    """``fault``: in schedules without it, the rule does not matter. ``crashes``: errors of Python that it ends in."""
 
     name: str
     where: str
     old: str
     new: str = ""
     fault: str = ""
+    crashes: tuple[type[Exception], ...] = ()
 
 
 @contextmanager
@@ -68,6 +69,7 @@ CLIENT = (  # one line each, to be read as a table
         "writer:Writer.next_request",
         "if bucket.busy or bucket.failed",
         "if bucket.failed",
+        crashes=(ValueError,),  # the second answer finds its request no longer there
     ),
     Break(
         "a failed bucket goes on in the same round",

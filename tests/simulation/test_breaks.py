@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
+from redis_counters import CounterError
+from redis_counters.protocol.commands import Script
 from tests.simulation.breaks import BREAKS, Break, broken
+from tests.simulation.ledger import Violation
 from tests.simulation.plan import FAULTS, make_plan
+from tests.simulation.server import script_texts
 from tests.simulation.steps import run
 
 MOST = 6000  # schedules until it must be caught
 STUCK = 20  # seconds; a schedule takes some milliseconds
+NOTICED = (AssertionError, CounterError, TimeoutError)  # of which a Violation is one
 
 
 @contextmanager
@@ -36,6 +43,7 @@ def no_longer_than(seconds: int) -> Iterator[None]:
 @pytest.mark.timeout(600)
 def test_what_is_broken_is_caught(what: Break) -> None:
     """By the first few schedules, mostly."""
+    noticed: tuple[type[Exception], ...] = (*NOTICED, *what.crashes)
     with broken(what) as texts:
         tried = 0
         for seed in range(100 * MOST):
@@ -46,7 +54,7 @@ def test_what_is_broken_is_caught(what: Break) -> None:
             try:
                 with no_longer_than(STUCK):
                     run(plan, texts)
-            except Exception:  # whatever it is: the schedule does not go as it does with the rule
+            except noticed:  # any other error is one of the break itself, and shows nothing
                 break
             assert tried < MOST, f"{what.name}: not caught by {tried} schedules"
 
@@ -56,9 +64,40 @@ def test_breaks_are_one_each() -> None:
     assert {what.fault for what in BREAKS} <= {"", *FAULTS}
 
 
-def test_a_mended_rule_is_whole_again() -> None:
-    """After all of them, a schedule ends well: what was broken has been put back."""
+def test_a_broken_break_is_no_proof() -> None:
+    """A replacement that is no sense in itself is told of as that, not taken for a schedule that noticed."""
+    senseless = Break("names nothing", "actor:Actor.retire", "self.delivered", "self.there_is_no_such_thing")
+    with pytest.raises(AttributeError, match="there_is_no_such_thing"):
+        test_what_is_broken_is_caught(senseless)
+
+
+@pytest.mark.parametrize("what", BREAKS, ids=lambda what: what.name.replace(" ", "-"))
+def test_a_mended_rule_is_whole_again(what: Break) -> None:
+    """While it is broken another object, or text, is in its place; afterwards it is the very same as before."""
+    before, texts = _in_place(what), script_texts()
+    with broken(what) as given:
+        now = _in_place(what)
+        assert now is not before if given is None else given != texts
+    assert _in_place(what) is before
+    assert script_texts() == texts
+
+
+def test_an_error_mends_too() -> None:
+    """Also where the schedule ends by an error, as it should."""
     for what in BREAKS:
-        with broken(what):
-            pass
-    run(make_plan(5))
+        before = _in_place(what)
+        with pytest.raises(Violation), broken(what):
+            raise Violation
+        assert _in_place(what) is before
+
+
+def _in_place(what: Break) -> object:
+    """Return the function, property or text that a break replaces."""
+    if ":" not in what.where:
+        return script_texts()[Script(what.where)]
+    module, path = what.where.split(":")
+    owner: object = importlib.import_module(f"redis_counters.protocol.{module}")
+    *classes, name = path.split(".")
+    for each in classes:
+        owner = getattr(owner, each)
+    return inspect.getattr_static(owner, name)
