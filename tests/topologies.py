@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import secrets
-import time
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from tests.servers import Kind, RealServer, free_port
+from tests.waiting import until
 
-PATIENCE = 30.0  # seconds, after which something that takes parts of a second counts as never
 WATCHED = "counted"  # the name that the Sentinels know the primary by
 NOWHERE = 1  # a port that nothing listens at
 DOWN_AFTER = 500  # milliseconds of silence after which a Sentinel takes a server for gone
-
-
-def until(done: Callable[[], bool], what: str) -> None:
-    """It has happened: looked at again and again. Fails when the patience is over."""
-    end = time.monotonic() + PATIENCE
-    while not done():
-        assert time.monotonic() < end, f"never: {what}"
-        time.sleep(0.02)
 
 
 def replication(server: RealServer) -> dict[str, Any]:

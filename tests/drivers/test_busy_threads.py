@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,18 +12,11 @@ import pytest
 from redis_counters import Counters, Unavailable, UsageError, WrongType
 from tests.faces.either import FACES, Either, client_of, closed, once, truth
 from tests.servers import RealServer
+from tests.waiting import until
 
 COUNTING = 4  # threads
 THREADS = ["redis-counters", "redis-counters-buffer"]  # of a client
-LIMIT = 20.0  # seconds; each call takes some milliseconds
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for what is sure to come. Raises AssertionError if it does not."""
-    end = time.monotonic() + LIMIT
-    while not condition():
-        assert time.monotonic() < end, "it does not come"
-        time.sleep(0.005)
+LIMIT = 30.0  # seconds; each call takes some milliseconds
 
 
 def test_callers_are_not_held_up_by_threads_that_count(any_server: RealServer) -> None:
@@ -60,7 +51,7 @@ def test_callers_are_not_held_up_by_threads_that_count(any_server: RealServer) -
         try:
             for thread in threads:
                 thread.start()
-            until(lambda: all(counted))
+            until(lambda: all(counted), "all of them count")
             caller.start()
             caller.join(LIMIT)
         finally:
@@ -83,7 +74,7 @@ def test_a_caller_who_waits_for_room_is_told_of_the_end(private_server: RealServ
     with client_of("blocking", private_server, retry=once("blocking")) as client:
         counters = Counters(client, max_pending=1, on_full="block", flush_interval=0.01)
         counters.incr("a")
-        until(lambda: not counters._core.buffer and counters._core.writer.full)
+        until(lambda: not counters._core.buffer and counters._core.writer.full, "the buffer is found full")
 
         def late(name: str) -> None:
             try:

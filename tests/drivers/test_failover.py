@@ -17,7 +17,8 @@ from redis_counters import Event, EventKind, Unavailable
 from redis_counters.testing import LossyLink
 from tests.faces.either import FACES, Either, closed, once, truth
 from tests.servers import Kind, RealServer
-from tests.topologies import WATCHED, Pair, Sentinels, replication, until
+from tests.topologies import WATCHED, Pair, Sentinels, replication
+from tests.waiting import until
 
 POOLS = ("ConnectionPool", "BlockingConnectionPool")
 

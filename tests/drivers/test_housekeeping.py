@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,8 +20,7 @@ from redis_counters.protocol.settings import make_settings
 from tests.faces.either import FACES, Either, client_of, closed, commandstats, reset_stats, truth
 from tests.protocol.cleaning import LONG, UPKEEP, House, drive
 from tests.servers import RealServer
-
-PATIENCE = 30.0
+from tests.waiting import until_async
 
 
 @pytest.fixture
@@ -33,14 +31,9 @@ def _eager(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(housekeeping, "REPAIR_PAUSE", 0.1)
 
 
+STEPS = (EventKind.REAPED, EventKind.FOLDED, EventKind.CLEANED)
+
 eager = pytest.mark.usefixtures("_eager")
-
-
-async def until(reached: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not reached():
-        assert time.monotonic() < end, "it did not happen"
-        await asyncio.sleep(0.02)
 
 
 # -- in the background
@@ -54,6 +47,10 @@ def test_an_idle_client_closes_folds_and_forgets(any_server: RealServer, face: s
     for _ in range(60):
         house.short_lived(b"likes", 3)
     _, single = house.short_lived(b"x", 5)
+    both = sorted(house.keys.bucket(name, 0) for name in (b"likes", b"x"))
+
+    def buckets_told(kind: EventKind) -> list[int]:
+        return sorted(event.bucket for event in events if event.kind is kind and event.bucket is not None)
 
     async def main() -> None:
         async with Either.on(face, any_server, observer=events.append) as counters:
@@ -61,15 +58,15 @@ def test_an_idle_client_closes_folds_and_forgets(any_server: RealServer, face: s
             await counters.flush()
             for states in ("c" * 61, "f" * 61, ""):
                 house.age(LONG, b"test")
-                await until(lambda states=states: house.states(b"test") == states)  # type: ignore[misc]
+                await until_async(lambda states=states: house.states(b"test") == states, "actors are in these states")  # type: ignore[misc]
                 assert truth(any_server, ["likes", "x"]) == {b"likes": 181, b"x": 5}
+            # It is told when Redis's answer is there, which a close would not wait for.
+            await until_async(lambda: all(buckets_told(kind) == both for kind in STEPS), "all is told")
 
     asyncio.run(main())
-    for kind in (EventKind.REAPED, EventKind.FOLDED, EventKind.CLEANED):
+    for kind in STEPS:
         told = [event for event in events if event.kind is kind]
-        assert sorted(event.bucket for event in told if event.bucket is not None) == sorted(
-            house.keys.bucket(name, 0) for name in (b"likes", b"x")
-        )
+        assert buckets_told(kind) == both
         assert {event.actor for event in told} == {None, single}
         assert any(": 60 actors " in event.message for event in told)
 
@@ -90,7 +87,7 @@ def test_whatever_the_client_s_settings_are(server: RealServer, face: str, optio
             await counters.flush()
             for states in ("c" * 60, "f" * 60, ""):
                 house.age(LONG, b"test")
-                await until(lambda states=states: house.states(b"test") == states)  # type: ignore[misc]
+                await until_async(lambda states=states: house.states(b"test") == states, "actors are in these states")  # type: ignore[misc]
                 assert await counters.get("likes", max_age=0) == 181
         await closed(client)
 
@@ -116,7 +113,7 @@ def test_it_goes_on_while_its_client_counts(any_server: RealServer, face: str) -
                     counters.incr("n7")
                     counted += 1
                     flushed = counters.stats().flushed
-                    await until(lambda flushed=flushed: counters.stats().flushed > flushed)  # type: ignore[misc]
+                    await until_async(lambda flushed=flushed: counters.stats().flushed > flushed, "a flush")  # type: ignore[misc]
             assert counters.stats().failures == 0
 
     asyncio.run(main())
@@ -149,7 +146,7 @@ def test_a_read_that_meets_a_crowd_has_it_folded(any_server: RealServer, face: s
             names = ["likes", "unknown"] if many else ["likes"]
             assert (await counters.get_many(names, max_age=0))["likes"] == 107
             key = house.keys.shard_key(b"likes", 0)[1]
-            await until(lambda: house.client.hlen(key) == 3)  # base, dot, the writer's slot
+            await until_async(lambda: house.client.hlen(key) == 3, "base, dot and the writer's slot are left")
             assert (await counters.get_many(names, max_age=0))["likes"] == 107
         assert "scan" not in commandstats(any_server)
 
@@ -183,7 +180,7 @@ def test_a_user_without_the_right_to_it_counts(
             janitor = counters.counters._core.housekeeping
             for _ in range(3):
                 before = janitor._next_pass
-                await until(lambda before=before: janitor._next_pass > before)  # type: ignore[misc]
+                await until_async(lambda before=before: janitor._next_pass > before, "a pass of the janitor")  # type: ignore[misc]
                 counters.incr("likes")
                 await counters.flush()
                 house.client.hdel("rc:meta", "j")
@@ -218,7 +215,7 @@ def test_a_fault_of_redis_ends_a_pass_and_no_more(any_server: RealServer, face: 
             house.client.set(house.keys.registries[(bucket + 1) % 16], "mine")
             for _ in range(3):
                 before = janitor._next_pass
-                await until(lambda before=before: janitor._next_pass > before)  # type: ignore[misc]
+                await until_async(lambda before=before: janitor._next_pass > before, "a pass of the janitor")  # type: ignore[misc]
                 house.client.delete("rc:meta")
                 counters.incr("x")
                 await counters.flush()
@@ -260,7 +257,7 @@ def test_between_passes_nothing_is_sent(any_server: RealServer, monkeypatch: pyt
             counters.incr("x")
             await counters.flush()
             begun = looks
-            await until(lambda: looks > begun + 5)
+            await until_async(lambda: looks > begun + 5, "five looks more")
 
     asyncio.run(main())
     assert steps == 0

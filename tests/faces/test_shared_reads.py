@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,17 +16,9 @@ from redis_counters import Unavailable
 from redis_counters.testing import LossyLink
 from tests.faces.either import FACES, Either, client_of, closed, truth
 from tests.servers import RealServer
+from tests.waiting import until_async
 
 READERS = 8
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what is sure to come."""
-    for _ in range(2000):
-        if condition():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("it does not come")
 
 
 @pytest.mark.parametrize("face", FACES)
@@ -67,7 +58,7 @@ def test_no_cache_asked_for_is_no_cache_given(any_server: RealServer, face: str)
                 other.incr("x", 7)
             link.delay(0.3)
             leader = asyncio.create_task(counters.background("get", "x"))
-            await until(lambda: bool(counters.counters._core.reads.fetching))
+            await until_async(lambda: bool(counters.counters._core.reads.fetching), "a read is on its way")
             assert await counters.get("x") == 7
             assert await leader == 7
             link.heal()

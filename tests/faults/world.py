@@ -22,7 +22,8 @@ from redis_counters.testing import LossyLink
 from tests.faults.sides import NAME
 from tests.protocol.cleaning import House
 from tests.servers import Kind, RealServer
-from tests.topologies import WATCHED, Pair, Sentinels, until
+from tests.topologies import WATCHED, Pair, Sentinels
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PATIENCE = 90.0  # seconds that an order to a client may take: redis-py retries for some

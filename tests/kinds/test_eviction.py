@@ -16,6 +16,7 @@ import pytest
 from redis_counters import Event, EventKind, Unavailable
 from tests.faces.either import FACES, Either, truth
 from tests.servers import Kind, RealServer
+from tests.waiting import until_async
 
 ROOM = 4_000_000  # bytes on top of what an empty server takes
 NAMES = [f"n{i}" for i in range(12)]
@@ -56,14 +57,6 @@ def press(server: RealServer, gone: Callable[[], bool], *, expiring: bool = Fals
             client.set(f"other:{number}", b"x" * 10_000, ex=1000 if expiring else None)
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what is told right after a flush."""
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end, "it was not told"
-        await asyncio.sleep(0.005)
-
-
 def told_of(events: list[Event]) -> set[object]:
     return {event.counter for event in events if event.kind is EventKind.SHARD_MISSING}
 
@@ -87,7 +80,7 @@ def test_what_is_evicted_is_told(
             for name in NAMES:
                 counters.incr(name, 100)
             await counters.flush()
-            await until(lambda: [event.kind for event in events] == [EventKind.EVICTION])
+            await until_async(lambda: [event.kind for event in events] == [EventKind.EVICTION], "the eviction is told")
             assert policy in events[0].message
             if policy == "volatile-lru":
                 for key in client.keys("*:c:*"):
@@ -101,7 +94,7 @@ def test_what_is_evicted_is_told(
             for name in NAMES:
                 counters.incr(name, 7)
             await counters.flush()
-            await until(lambda: lost <= told_of(events))
+            await until_async(lambda: lost <= told_of(events), "all that is lost is told")
             values = await counters.get_many(NAMES, max_age=0)
             for name in NAMES:
                 value = values[name]
@@ -134,12 +127,12 @@ def test_a_shard_of_several_is_lost(any_server: RealServer, face: str, which: st
         first.incr("x")
         await first.flush()
         if which == "own":
-            await until(lambda: told_of(events[0]) == {"x"})
+            await until_async(lambda: told_of(events[0]) == {"x"}, "one is told of x")
         assert await first.get("x", max_age=0) == 11
         second.incr("x")
         await second.flush()
         if which != "own":
-            await until(lambda: told_of(events[1]) == {"x"})
+            await until_async(lambda: told_of(events[1]) == {"x"}, "the other is told of x")
         assert await second.get("x", max_age=0) == 12
         assert told_of(events[which == "own"]) == set()
         for counters in both:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,8 @@ import redis
 from redis_counters import CounterError, Event, EventKind, Unavailable
 from tests.faces.either import FACES, Either, client_of, closed, commandstats, reset_stats, truth
 from tests.servers import HOST, Kind, RealServer, free_port
+from tests.waiting import PATIENCE, until
 
-PATIENCE = 20.0  # seconds for what takes a part of one
 SLOW_KEYS = 400  # that a server loads, so slowly that it answers LOADING meanwhile
 
 
@@ -78,7 +77,7 @@ class WithoutDisk(Trouble):
     def save(self, comes_to: str) -> None:
         client: Any = self.server.client()
         client.bgsave()
-        until(lambda: client.info("persistence")["rdb_last_bgsave_status"] == comes_to)
+        until(lambda: client.info("persistence")["rdb_last_bgsave_status"] == comes_to, "saving comes to that")
 
 
 class WithoutFollowers(Trouble):
@@ -131,7 +130,7 @@ class Busy(Trouble):
 
         self.thread = threading.Thread(target=run)
         self.thread.start()
-        until(lambda: answer(self.server, "PING").startswith("BUSY"))
+        until(lambda: answer(self.server, "PING").startswith("BUSY"), "the server is busy")
 
     def end(self) -> None:
         client: Any = self.server.client()
@@ -158,23 +157,16 @@ class Loading(Trouble):
 
         self.thread = threading.Thread(target=run)
         self.thread.start()
-        until(lambda: answer(self.server, "PING").startswith("LOADING"))
+        until(lambda: answer(self.server, "PING").startswith("LOADING"), "the server is loading")
 
     def end(self) -> None:
         client: Any = self.server.client()
-        until(lambda: "OK" in answer(self.server, "CONFIG", "SET", "key-load-delay", "0"))
+        until(lambda: "OK" in answer(self.server, "CONFIG", "SET", "key-load-delay", "0"), "loading is quick again")
         self.thread.join(PATIENCE)
-        until(client.ping)
+        until(client.ping, "all is loaded")
 
 
 TROUBLES: list[type[Trouble]] = [Full, WithoutDisk, WithoutFollowers, Demoted, CutOff, Busy, Loading]
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end, "it does not come"
-        time.sleep(0.01)
 
 
 def answer(server: RealServer, *words: str) -> str:

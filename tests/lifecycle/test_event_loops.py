@@ -6,8 +6,7 @@ import asyncio
 import gc
 import sys
 import threading
-import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,12 +17,12 @@ from redis_counters.asyncio import Counters
 from redis_counters.drivers.tasks import runner as tasks
 from tests.faces.either import truth
 from tests.servers import RealServer
+from tests.waiting import PATIENCE, until_async
 
 # A loop that ends leaves the connections of its client open: whoever closes a loop without closing the client is told.
 pytestmark = pytest.mark.filterwarnings(
     "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning", "ignore:coroutine:RuntimeWarning"
 )
-PATIENCE = 30.0
 
 
 @pytest.fixture(autouse=True)
@@ -31,13 +30,6 @@ def _collected() -> Iterator[None]:
     """Warnings of what a test leaves behind are its own."""
     yield
     gc.collect()
-
-
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not await condition():
-        assert time.monotonic() < end, "it does not come"
-        await asyncio.sleep(0.01)
 
 
 async def end(counters: Counters, client: Any) -> None:
@@ -182,7 +174,7 @@ def test_other_threads_count(any_server: RealServer) -> None:
 
         await asyncio.gather(here(), *working)
         await asyncio.to_thread(counters.incr, "z")  # a single one, from a thread, and then silence
-        await until(lambda: asyncio.to_thread(lambda: truth(any_server, ["z"]) == {b"z": 1}))
+        await until_async(lambda: asyncio.to_thread(lambda: truth(any_server, ["z"]) == {b"z": 1}), "z is delivered")
         await end(counters, client)
 
     try:

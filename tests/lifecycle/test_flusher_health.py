@@ -7,7 +7,7 @@ import ctypes
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,17 +22,7 @@ from redis_counters.testing import LossyLink
 from tests.faces.either import FACES, Either, client_of, closed, once, truth
 from tests.lifecycle.children import program
 from tests.servers import RealServer
-
-PATIENCE = 30.0
-
-
-def until(condition: Callable[[], bool], meanwhile: Callable[[], object] = lambda: None) -> None:
-    """Go on until it is so. Raises AssertionError if it does not come."""
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end, "it does not come"
-        meanwhile()
-        time.sleep(0.01)
+from tests.waiting import PATIENCE, until
 
 
 @pytest.fixture
@@ -85,10 +75,12 @@ def test_callers_do_the_work_where_no_thread_does(
             counters.counter("y").incr(2)
             counted += 1
 
-        until(lambda: truth(any_server, ["x"])[b"x"] > 0, count)
+        until(lambda: truth(any_server, ["x"])[b"x"] > 0, "something is delivered", count)
         before = truth(any_server, ["x"])[b"x"]
         count()
-        until(lambda: truth(any_server, ["x"])[b"x"] > before, lambda: counters.get("z", max_age=0))
+        until(
+            lambda: truth(any_server, ["x"])[b"x"] > before, "more is delivered", lambda: counters.get("z", max_age=0)
+        )
         count()
         counters.flush()
         assert truth(any_server, ["x", "y"]) == {b"x": counted, b"y": 2 * counted}
@@ -103,7 +95,7 @@ def test_a_slow_answer_to_a_caller_is_no_sign_of_life(any_server: RealServer, no
     events: list[Event] = []
     with LossyLink(any_server.url) as link, redis.Redis.from_url(link.url) as client:
         counters = Counters(client, flush_interval=0.01, observer=events.append)
-        until(lambda: counters._runner.background.absent, lambda: counters.incr("x"))
+        until(lambda: counters._runner.background.absent, "the flusher is taken for absent", lambda: counters.incr("x"))
         link.delay(0.05)
         for i in range(20):
             counters.incr("x", 3)
@@ -147,7 +139,7 @@ def test_without_a_thread_and_without_redis_increments_are_not_held_up_for_long(
         with pytest.raises(Unavailable):
             counters.flush(0.2)
         private_server.restart()
-        until(lambda: counters.stats().pending == 0, lambda: counters.incr("y"))
+        until(lambda: counters.stats().pending == 0, "all is delivered", lambda: counters.incr("y"))
         counters.close()
     assert truth(private_server, ["x"]) == {b"x": 501}  # the first was told again: the server had lost it
 
@@ -155,12 +147,12 @@ def test_without_a_thread_and_without_redis_increments_are_not_held_up_for_long(
 def test_a_thread_that_comes_to_itself_takes_over_again(any_server: RealServer, no_progress: threading.Event) -> None:
     """Callers flush while it stands still; when it runs again, it does, and each increment counted once."""
     with any_server.client() as client, Counters(client, flush_interval=0.02) as counters:
-        until(lambda: counters._runner.background.absent, lambda: counters.incr("x"))
+        until(lambda: counters._runner.background.absent, "the flusher is taken for absent", lambda: counters.incr("x"))
         no_progress.set()
-        until(lambda: not counters._runner.background.absent, lambda: counters.incr("x"))
+        until(lambda: not counters._runner.background.absent, "the flusher is back", lambda: counters.incr("x"))
         accepted = counters.stats().accepted
         counters.incr("x")
-        until(lambda: truth(any_server, ["x"])[b"x"] == accepted + 1)
+        until(lambda: truth(any_server, ["x"])[b"x"] == accepted + 1, "it is delivered")
 
 
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit, MemoryError, RecursionError])
@@ -177,7 +169,7 @@ def test_what_ends_threads_does_not_end_the_flusher(any_server: RealServer, erro
             thread = counters._runner.background._flusher
             assert thread is not None
             raise_in(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(error))
-        until(lambda: truth(any_server, ["x"])[b"x"] == counted)
+        until(lambda: truth(any_server, ["x"])[b"x"] == counted, "all is delivered")
         assert counters.stats().pending == 0
     if not issubclass(error, Exception):
         assert told(events)
