@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from urllib.parse import urlsplit
 
 import pytest
 
 from redis_counters import Unavailable
+from redis_counters.testing import LossyLink
 from tests.faces.either import FACES, Either, client_of, closed, once, truth
 from tests.servers import RealServer
+from tests.waiting import until_async
 
 
 @pytest.mark.parametrize("face", FACES)
@@ -80,8 +83,8 @@ def test_redis_was_never_there(private_server: RealServer, face: str) -> None:
 def test_redis_hangs(private_server: RealServer, face: str) -> None:
     """A server that answers nothing is waited for no longer than asked; what it had received counts once."""
 
-    async def main() -> None:
-        client = client_of(face, private_server, socket_timeout=0.3)
+    async def main(link: LossyLink) -> None:
+        client = client_of(face, private_server, port=urlsplit(link.url).port, socket_timeout=0.3)
         try:
             async with Either(face, client, flush_interval=0.01) as counters:
                 counters.incr("x")
@@ -89,12 +92,13 @@ def test_redis_hangs(private_server: RealServer, face: str) -> None:
                 for _ in range(2):
                     private_server.pause()
                     try:
+                        asked = link.commands.total()
                         for _ in range(100):
                             counters.incr("x")
                         with pytest.raises(Unavailable) as caught:
                             await counters.flush(0.1)
                         assert caught.value.pending["x"] % 100 == 0
-                        await asyncio.sleep(0.5)  # the command's time is over: it is sent again meanwhile
+                        await until_async(lambda n=asked + 2: link.commands.total() >= n, "it is tried again")  # type: ignore[misc]
                     finally:
                         private_server.resume()
                     await counters.flush(20)
@@ -102,5 +106,6 @@ def test_redis_hangs(private_server: RealServer, face: str) -> None:
         finally:
             await closed(client)
 
-    asyncio.run(main())
+    with LossyLink(private_server.url) as link:
+        asyncio.run(main(link))
     assert truth(private_server, ["x"]) == {b"x": 201}
