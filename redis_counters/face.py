@@ -13,6 +13,7 @@ from redis_counters.drivers.redis_py import is_asyncio, pool_of
 from redis_counters.errors import UsageError
 from redis_counters.events import Observer
 from redis_counters.protocol.core import Core
+from redis_counters.protocol.durability import Durability
 from redis_counters.protocol.settings import make_settings
 from redis_counters.protocol.stats import Stats
 from redis_counters.protocol.values import Name, name_bytes, name_shown, signed_amount, unsigned_amount
@@ -43,9 +44,22 @@ def make_core(
         raise TypeError(f"observer must be callable, not {type(observer).__name__}")
     options = {**options, "journal": _journal_path(options["journal"])}
     settings = make_settings(actor=default_display() if actor is None else actor, **options)
+    if settings.durability is not None:
+        _check_timeout(settings.durability, pool_of(client))
     core = Core(settings, mint, time.monotonic, time.time, random.random)
     core.observer = observer
+    core.display = default_display if actor is None else None
     return core
+
+
+def _check_timeout(durability: Durability, pool: object) -> None:
+    """Raises UsageError if the client would give up before Redis has answered."""
+    limit = getattr(pool, "connection_kwargs", {}).get("socket_timeout")
+    if limit is not None and durability.timeout >= limit:
+        raise UsageError(
+            f"durability: timeout must be less than the client's socket_timeout, {limit:g} s, "
+            f"got {durability.timeout:g}"
+        )
 
 
 def _journal_path(journal: str | os.PathLike[str] | None) -> str | None:

@@ -63,7 +63,9 @@ def settle_close(core: Core, limit: float, refusal: Refused | None) -> None:
         not_delivered(core, "when closed")
         raise refusal or error
     if not core.writer.durable:
-        raise refusal or Unconfirmed(f"closed before all was confirmed, after {limit:g} s: {core.writer.shortfall}")
+        raise refusal or Unconfirmed(
+            f"closed before all was confirmed, after {limit:g} s: {core.writer.shortfall or core.last_error}"
+        )
     for each in refusals:
         counter = None if each.counter is None else name_shown(each.counter)
         core.report(EventKind.NOT_DELIVERED, f"not applied when closed: {each}", counter)

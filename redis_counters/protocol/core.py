@@ -42,6 +42,7 @@ class Core:
         self.wall = wall
         self.chance = chance
         self.observer: Observer | None = None
+        self.display: Callable[[], str] | None = None  # the name for people, where it follows the process
         self.buffer = Buffer()
         self.failures = 0
         self.undelivered = 0
@@ -55,6 +56,8 @@ class Core:
     def begin(self) -> None:
         """The client owns nothing and has a new identity: at the start, and in the child of a fork."""
         self.buffer.clear()
+        if self.display is not None:
+            self.settings = self.settings._replace(display=self.display().encode("utf-8", "replace")[:200])
         self.writer = Writer(self.settings, self.buffer, self.mint)
         self.orphans: list[Orphan] = []  # journals of processes that are gone, to be told too
         for name, shards in self.known_shards.items():  # what handles asked for holds in the child too

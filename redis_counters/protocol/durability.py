@@ -14,6 +14,8 @@ from redis_counters.protocol.commands import Command, ErrorReply
 from redis_counters.protocol.refusals import error_for
 from redis_counters.protocol.replies import BadReply
 
+APPLIED = "applied on the primary, but `durability` cannot be confirmed"
+
 
 class Unconfirmed(Unavailable):
     """Applied on the primary; Redis answers, but cannot confirm what `durability` asks for."""
@@ -63,9 +65,9 @@ def shortfall(durability: Durability, raw: object) -> CounterError | None:
     """Return what the answer lacks, None if it confirms."""
     if isinstance(raw, ErrorReply):
         if "unknown command" in raw.text.lower():
-            return Refused("durability: aof=True asks for WAITAOF, which this server does not have (Redis 7.2 does)")
+            return Refused(f"{APPLIED}: aof=True asks for WAITAOF, which this server does not have (Redis 7.2 does)")
         error = error_for(raw, None)
-        return type(error)(f"durability: {error}")
+        return type(error)(f"{APPLIED}: {error}")
     counts = [count for count in (raw if isinstance(raw, list) else [raw]) if isinstance(count, int)]
     if len(counts) != 1 + durability.aof:
         return BadReply(f"durability: expected numbers of copies, got {type(raw).__name__}")

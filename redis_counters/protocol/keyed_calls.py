@@ -13,7 +13,7 @@ from hashlib import blake2b
 from zlib import crc32
 
 from redis_counters.errors import KeyConflict, UsageError
-from redis_counters.protocol.values import Name, name_bytes, name_shown, signed_amount, unsigned_amount
+from redis_counters.protocol.values import Name, name_bytes, name_shown, signed_amount
 
 LONGEST = 1024  # bytes of a key, a user id or a token
 MOST_TTL = 100 * 366 * 86_400_000  # milliseconds
@@ -72,7 +72,9 @@ class Once(Call):
     def __init__(self, name: Name, key: str | bytes, amount: int, ttl: float | timedelta) -> None:
         super().__init__(name_bytes(name))
         raw = _text("key", key)
-        self.amount = unsigned_amount(amount, name)
+        self.amount = signed_amount(amount, name)
+        if self.amount < 0:
+            raise UsageError(f"amount must not be negative, got {self.amount}")
         self.ttl = milliseconds(ttl)
         self.key_hash = crc32(raw)
         self.digest = blake2b(b"%d:%b%b" % (len(self.name), self.name, raw), digest_size=16).digest()

@@ -72,6 +72,8 @@ def make_settings(
         raise UsageError(f"on_full must be 'raise' or 'block', got {on_full!r}")
     if journal_mode not in ("interval", "always"):
         raise UsageError(f"journal_mode must be 'interval' or 'always', got {journal_mode!r}")
+    if journal is None and journal_mode != "interval":
+        raise UsageError("journal_mode='always' needs a journal: give its directory")
     if journal is not None and not isinstance(journal, str):
         raise TypeError(f"journal must be a path or None, not {type(journal).__name__}")
     return Settings(
