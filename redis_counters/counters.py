@@ -147,11 +147,13 @@ class Counters(CountersBase, KeyedCounters):
         ``timeout``: seconds.
         Raises as `flush`; what is not in Redis then is in ``.pending``, and lost with the process.
         """
+        limit = check_age("timeout", timeout)
         try:
-            self._runner.close(check_age("timeout", timeout))
+            self._runner.close(limit)
         finally:
-            stop, self._stop = self._stop, nothing
-            stop()
+            if self._runner.over:  # else it was interrupted, and may go on
+                stop, self._stop = self._stop, nothing
+                stop()
 
     def inspect(self, name: Name) -> Inspection:
         """Return what Redis holds of a counter: shards, slots, actors.

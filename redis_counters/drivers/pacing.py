@@ -42,8 +42,10 @@ def round_error(core: Core) -> CounterError | None:
     return None
 
 
-def settle_flush(core: Core, reached: bool, limit: float) -> None:
-    """Raise what flush() has to raise after its time, or nothing."""
+def settle_flush(core: Core, reached: bool, limit: float, *, closed: bool) -> None:
+    """Raise what flush() has to raise after its time, or when the client was closed meanwhile, or nothing."""
+    if not reached and closed:
+        raise unavailable(core, "the client was closed before all was applied", kept="not sent any more")
     if not reached:
         raise unavailable(core, f"not all was applied within {limit:g} s")
     refusals = core.writer.refusals()

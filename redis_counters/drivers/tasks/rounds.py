@@ -33,7 +33,9 @@ class Rounds:
         self.breaker = Breaker(core)
         self.always = core.settings.journal_always
         self.refusing = False  # close() was called: nothing more is taken in,
-        self.stopped = False  # and by now it is over
+        self.stopped = False  # and by now nothing is sent any more,
+        self.over = False  # and what was lost is told
+        self.close_refusal: Refused | None = None  # what close() will be refused for
         self.loop: asyncio.AbstractEventLoop | None = None
         self.thread = threading.get_ident()  # whose increments are taken in at once: the loop's, or the maker's
         self.in_child: Callable[[], object] | None = None
@@ -45,6 +47,7 @@ class Rounds:
         self.awake = asyncio.Event()  # there is something in the buffer
         self.urgent = asyncio.Event()  # somebody waits for a flush
         self.progress = asyncio.Event()  # set and replaced whenever a round has made progress, or has failed
+        self.closing = asyncio.Lock()  # one close() at a time
         self.rounding = asyncio.Lock()  # one round at a time,
         self.steps: Steps | None = None  # and this is it
         self.keyed: KeyedTasks | None = None  # made when it is needed

@@ -50,6 +50,8 @@ class TaskRunner(Reading):
 
     def after_fork_in_child(self) -> None:
         """The child owns nothing: what waits belongs to the parent, whose loop does not run here."""
+        if not self.over:
+            self.refusing = self.stopped = False  # the parent was about to close
         self.loop, self.in_child = None, None
         self._reset()
         drop_connections(self.client, of_parent=True)
@@ -119,27 +121,33 @@ class TaskRunner(Reading):
         if self.stopped:
             raise closed()
         await self._work_until(goal.reached, time.monotonic() + limit)
-        settle_flush(self.core, goal.reached(), limit)
+        settle_flush(self.core, goal.reached(), limit, closed=self.stopped)
 
     async def close(self, timeout: float) -> None:
-        if self.refusing:
+        if self.over:
             return
         self._here()
+        async with self.closing:  # who comes second waits for the first
+            if not self.over:
+                await self._close(timeout)
+
+    async def _close(self, timeout: float) -> None:
+        """Interrupted anywhere, it goes on where it was when it is called again."""
         writer = self.core.writer
-        self.refusing = True
-        self.core.begin_close()
-        refusal: Refused | None = None
-        try:
-            deadline = time.monotonic() + timeout
-            await self._work_until(lambda: writer.closed and self.core.orphans_over, deadline)
-            while time.monotonic() < deadline and await self._somebody_was_late():
-                await self._work_until(lambda: writer.closed, deadline)
-        except Refused as error:
-            refusal = error
-        except BaseException:  # interrupted: it may be closed again
-            self.refusing = writer.closing = False
-            raise
-        self.stopped = True
+        if not self.stopped:
+            self.refusing = True
+            self.core.begin_close()
+            try:
+                deadline = time.monotonic() + timeout
+                await self._work_until(lambda: writer.closed and self.core.orphans_over, deadline)
+                while time.monotonic() < deadline and await self._somebody_was_late():
+                    await self._work_until(lambda: writer.closed, deadline)
+            except Refused as error:
+                self.close_refusal = error
+            except BaseException:
+                self.refusing = writer.closing = False
+                raise
+            self.stopped = True
         writer.closing = False
         await self._end_task()
         _runners.discard(self)
@@ -148,8 +156,9 @@ class TaskRunner(Reading):
             self.in_child()
         if self.recording is not None:
             await self.recording.close()
+        self.over = True
         try:
-            settle_close(self.core, timeout, refusal)
+            settle_close(self.core, timeout, self.close_refusal)
         finally:
             self.publish()
 
@@ -164,12 +173,13 @@ class TaskRunner(Reading):
     async def _end_task(self) -> None:
         self.awake.set()
         self.urgent.set()
-        task, self.task = self.task, None
+        task = self.task
         if task is not None and not task.done():
             _done, waiting = await asyncio.wait({task}, timeout=REST)
             for late in waiting:
                 late.cancel()
                 await asyncio.wait({late}, timeout=REST)
+        self.task = None
 
     async def _work_until(self, done: Callable[[], bool], deadline: float) -> None:
         if self.task is None or self.task.done():

@@ -36,12 +36,15 @@ class Rounds:
         self.breaker = Breaker(core)
         self.always = core.settings.journal_always
         self.refusing = False  # close() was called: nothing more is taken in,
-        self.stopped = False  # and by now it is over
+        self.stopped = False  # and by now nothing is sent any more,
+        self.over = False  # and what was lost is told
+        self.close_refusal: Refused | None = None  # what close() will be refused for
         self._reset()
         self.recording = open_recording(core, lambda kinds: kinds.Recording(core, self.lock))
 
     def _reset(self) -> None:
         self.lock = threading.RLock()
+        self.closing = threading.RLock()  # one close() at a time
         self.readers: list[Bell] = []  # who waits until somebody's fetch is over
         self.urgent = Bell()  # somebody waits for a flush
         self.ended = Bell()  # the client was closed

@@ -51,6 +51,8 @@ class ThreadRunner(Reading):
 
     def after_fork_in_child(self) -> None:
         """The child owns nothing: what waits belongs to the parent, and its locks may be held for ever."""
+        if not self.over:
+            self.refusing = self.stopped = False  # the parent was about to close
         self._reset()
         begin_in_child(self.client)
         self.core.begin()
@@ -130,30 +132,34 @@ class ThreadRunner(Reading):
                 raise closed()
         self._work_until(goal.reached, time.monotonic() + limit)
         with self.lock:
-            settle_flush(self.core, goal.reached(), limit)
+            settle_flush(self.core, goal.reached(), limit, closed=self.stopped)
 
     def close(self, timeout: float) -> None:
+        if self.rounder is threading.current_thread() and self.refusing:
+            return  # an observer, told by the flusher that another thread's close() waits for
+        with self.closing:  # who comes second waits for the first; a handler of signals comes through
+            if not self.over:
+                self._close(timeout)
+
+    def _close(self, timeout: float) -> None:
+        """Interrupted anywhere, it goes on where it was when it is called again."""
         writer = self.core.writer
-        refusal: Refused | None = None
-        begun = False
-        try:
-            with self.lock:
-                if self.refusing:
-                    return
-                begun = True
-                self.refusing = True  # first: whoever counts from now on is told, and whoever just did is drained below
-                self.core.begin_close()
-            deadline = time.monotonic() + timeout
-            self._work_until(lambda: writer.closed and self.core.orphans_over, deadline)
-            while time.monotonic() < deadline and self._somebody_was_late():
-                self._work_until(lambda: writer.closed, deadline)
-            self.stopped = True
-        except Refused as error:
-            refusal = error
-            self.stopped = True
-        finally:
-            if begun and not self.stopped:  # interrupted: it may be closed again
-                self.refusing = writer.closing = False
+        if not self.stopped:
+            try:
+                with self.lock:
+                    self.refusing = True  # first: whoever counts from now on is told, and whoever just did is drained
+                    self.core.begin_close()
+                deadline = time.monotonic() + timeout
+                self._work_until(lambda: writer.closed and self.core.orphans_over, deadline)
+                while time.monotonic() < deadline and self._somebody_was_late():
+                    self._work_until(lambda: writer.closed, deadline)
+                self.stopped = True
+            except Refused as error:
+                self.close_refusal = error
+                self.stopped = True
+            finally:
+                if not self.stopped:
+                    self.refusing = writer.closing = False
         writer.closing = False
         self.urgent.ring()
         self.ended.ring()
@@ -168,7 +174,12 @@ class ThreadRunner(Reading):
             self.recording.close()
         try:
             with self.lock:
-                settle_close(self.core, timeout, refusal)
+                settle_close(self.core, timeout, self.close_refusal)
+        except CounterError:
+            self.over = True
+            raise
+        else:
+            self.over = True
         finally:
             self.publish()
 
