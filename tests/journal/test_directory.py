@@ -8,11 +8,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from redis_counters import Event, EventKind, NotRecorded, UsageError
+from redis_counters import EventKind, NotRecorded, UsageError
 from tests.faces.either import FACES, Either, truth
 from tests.journal.processes import ROOT, program, run
 from tests.journal.test_take_over import kinds, told
@@ -146,37 +145,6 @@ def test_made_at_first_use(any_server: RealServer, tmp_path: Path, face: str) ->
         assert list((tmp_path / "a" / "b").iterdir()) == []
 
     asyncio.run(main())
-
-
-@pytest.mark.parametrize("face", FACES)
-def test_a_disk_that_fills_in_mid_run_interval(any_server: RealServer, small: Path, face: str) -> None:
-    """Counting and flushing go on; it is said once, and once again when it works."""
-    events: list[Event] = []
-
-    async def main() -> None:
-        options: dict[str, Any] = {"journal": small, "flush_interval": 0.01, "observer": events.append}
-        async with Either.on(face, any_server, **options) as counters:
-            counters.incr("x")
-            await counters.flush()
-            filler = full(small)
-            for number in range(200):
-                counters.incr("x")
-                counters.incr(f"n{number}" * 20)
-                if number % 20 == 0:
-                    await counters.flush()
-            await counters.flush()
-            assert await counters.get("x", max_age=0) == 201
-            assert kinds(events) == [EventKind.JOURNAL_FAILED]
-            assert counters.stats().journal_failures > 0
-            filler.unlink()
-            while kinds(events) != [EventKind.JOURNAL_FAILED, EventKind.JOURNAL_RECOVERED]:
-                counters.incr("x")
-                await counters.flush()
-                await asyncio.sleep(0.05)
-        assert list(small.iterdir()) == []
-
-    asyncio.run(asyncio.wait_for(main(), 60))
-    assert truth(any_server, ["n7" * 20]) == {b"n7" * 20: 1}
 
 
 @pytest.mark.parametrize("face", FACES)
