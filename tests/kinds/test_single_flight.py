@@ -109,7 +109,7 @@ def test_failures_are_not_cached(any_server: RealServer) -> None:
         counters.incr("x", 5)
         counters.flush()
         link.cut_before(every=1, commands=["HGETALL"])
-        assert list(pool.map(is_told, range(8))) == [True] * 8
+        assert list(pool.map(is_told, range(4))) == [True] * 4  # fewer than open the breaker
         assert link.cut >= 1
         link.heal()
         assert counters.get("x") == 5
