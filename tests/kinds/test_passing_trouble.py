@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -25,7 +26,7 @@ from tests.waiting import PATIENCE, until
 SLOW_KEYS = 400  # that a server loads, so slowly that it answers LOADING meanwhile
 
 
-class Trouble:
+class Trouble(ABC):
     """A server in a state that passes."""
 
     code: str
@@ -34,11 +35,11 @@ class Trouble:
     def __init__(self, server: RealServer) -> None:
         self.server = server
 
-    def begin(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def begin(self) -> None: ...
 
-    def end(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def end(self) -> None: ...
 
     def config(self, **values: object) -> None:
         client: Any = self.server.client()

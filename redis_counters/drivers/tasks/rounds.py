@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from redis_counters.drivers.tasks.keyed import KeyedTasks
 
 
-class Rounds:
+class Rounds(ABC):
     """The state that tasks share, and whatever uses a connection for flushing."""
 
     def __init__(self, core: Core, client: Client) -> None:
@@ -76,9 +77,9 @@ class Rounds:
         if self.in_child is None:
             self.in_child = exits.close_in_child(self._close_at_exit) or _nothing
 
+    @abstractmethod
     def _close_at_exit(self, seconds: float) -> None:
         """The client is closed; the runner knows how."""
-        raise NotImplementedError
 
     def _free(self) -> bool:
         """True if the client belongs to no loop that may still run."""
