@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from redis_counters.crdt.tally import INT64_MAX
-from redis_counters.errors import CounterError, Overflow, SchemaMismatch
+from redis_counters.errors import CounterError, NotRecorded, Overflow, SchemaMismatch
 from redis_counters.events import Event, EventKind, Observer
 from redis_counters.protocol.buffer import Buffer
 from redis_counters.protocol.goal import Goal
@@ -128,7 +128,8 @@ class Core:
 
     def failed(self, error: CounterError) -> None:
         """A round did not go through. What answers next may be another server, with an older state."""
-        self.writer.probe_all()
+        if not isinstance(error, NotRecorded):  # that is the disk's: Redis has answered
+            self.writer.probe_all()
         self.failures += 1
         self.last_error = str(error)
         if not self.failing:
