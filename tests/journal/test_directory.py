@@ -7,11 +7,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from redis_counters import EventKind, NotRecorded, UsageError
+from redis_counters import Event, EventKind, NotRecorded, Unavailable, UsageError
 from tests.faces.either import FACES, Either, truth
 from tests.journal.processes import ROOT, program, run
 from tests.journal.test_take_over import kinds, told
@@ -37,7 +39,7 @@ def read_only(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
-    yield from mounted(tmp_path / "small", "-t", "tmpfs", "-o", "size=256k", "tmpfs")
+    yield from mounted(tmp_path / "small", "-t", "tmpfs", "-o", "size=1m", "tmpfs")
 
 
 def full(directory: Path) -> Path:
@@ -145,6 +147,37 @@ def test_made_at_first_use(any_server: RealServer, tmp_path: Path, face: str) ->
         assert list((tmp_path / "a" / "b").iterdir()) == []
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_a_disk_that_fills_in_mid_run_interval(any_server: RealServer, small: Path, face: str) -> None:
+    """Counting goes on; what must be recorded first waits; it is said once, and once again when it works."""
+    events: list[Event] = []
+
+    async def main() -> None:
+        options: dict[str, Any] = {"journal": small, "flush_interval": 0.01, "observer": events.append}
+        async with Either.on(face, any_server, **options) as counters:
+            counters.incr("x")
+            await counters.flush()
+            filler = full(small)
+            for number in range(200):
+                counters.incr("x")
+                counters.incr(f"n{number}" * 20)
+                if number % 100 == 0:
+                    with suppress(Unavailable):
+                        await counters.flush(0.5)
+            assert await counters.get("x", max_age=0) == 201
+            assert kinds(events).count(EventKind.JOURNAL_FAILED) == 1
+            assert counters.stats().journal_failures > 0
+            filler.unlink()
+            await counters.flush()
+            while EventKind.JOURNAL_RECOVERED not in kinds(events):  # told at the end of a round
+                await asyncio.sleep(0.01)
+            assert kinds(events).count(EventKind.JOURNAL_FAILED) == 1
+        assert list(small.iterdir()) == []
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+    assert truth(any_server, ["n7" * 20]) == {b"n7" * 20: 1}
 
 
 @pytest.mark.parametrize("face", FACES)
