@@ -214,7 +214,10 @@ def test_a_disk_that_fills_in_mid_run_always(any_server: RealServer, small: Path
 
 @pytest.mark.parametrize("face", FACES)
 def test_full_and_killed(any_server: RealServer, small: Path, face: str) -> None:
-    """Killed while the journal cannot be written: what is in Redis stays, nothing counts twice."""
+    """Killed while the journal cannot be written: what was said to be in Redis stays, nothing counts twice.
+
+    A flush that needs a new actor waits for the disk, so not every flush ends: only what those that ended sent is sure.
+    """
     text = program(
         """
         counters = counters_of(flush_interval=0.005)
@@ -222,19 +225,24 @@ def test_full_and_killed(any_server: RealServer, small: Path, face: str) -> None
             counters.incr("x", 3)
             await done(counters.flush())
         full(pathlib.Path(directory))
-        for number in range(50):
+        sure = 60
+        for number in range(10):
             counters.incr("x")
             counters.incr("y" * number)
-            await done(counters.flush())
+            with contextlib.suppress(Unavailable):
+                await done(counters.flush(0.5))
+                sure = 61 + number
+        print(sure)
         killed()
         """,
-        before="import pathlib\nfrom tests.journal.test_directory import full\n",
+        before="import contextlib, pathlib\nfrom redis_counters import Unavailable\n" + FULL,
     )
-    run(text, any_server.url, small, face, "interval")
-    assert truth(any_server, ["x", "y"]) == {b"x": 110, b"y": 1}
+    sure = int(run(text, any_server.url, small, face, "interval"))
+    before = truth(any_server, ["x", "y"])
+    assert sure <= before[b"x"] <= 70
     (small / "filler").unlink()
     assert EventKind.JOURNAL_TAKEN_OVER in kinds(asyncio.run(told(any_server, face, small)))
-    assert truth(any_server, ["x", "y"]) == {b"x": 110, b"y": 1}
+    assert truth(any_server, ["x", "y"]) == before
 
 
 @pytest.mark.parametrize("mode", ["interval", "always"])
