@@ -15,7 +15,7 @@ from benchmarks.harness import Row, Size, ratio, take_turns
 from benchmarks.server import Server
 from redis_counters import Counters
 from redis_counters.asyncio import Counters as AsyncioCounters
-from redis_counters.drivers.redis_py import words
+from redis_counters.drivers.redis_py.wire import words
 from redis_counters.protocol.commands import Command, Script
 from redis_counters.protocol.keyed_calls import Once
 from redis_counters.protocol.keys import KeySpace

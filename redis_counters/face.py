@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from redis_counters.drivers.chance import default_display, mint
-from redis_counters.drivers.redis_py import is_asyncio, pool_of
+from redis_counters.drivers.redis_py.clients import is_asyncio, pool_of
 from redis_counters.errors import UsageError
 from redis_counters.events import Observer
 from redis_counters.protocol.core import Core

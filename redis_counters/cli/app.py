@@ -20,7 +20,7 @@ from redis_counters.cli.examine import doctor
 from redis_counters.cli.inspection import inspect
 from redis_counters.cli.keeping import actors, fold
 from redis_counters.cli.values import get, incr
-from redis_counters.drivers.redis_py import translate
+from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.errors import CounterError, UsageError
 
 PROGRAM = "redis-counters"

@@ -14,7 +14,7 @@ import typer
 from redis_counters.cli import options, output
 from redis_counters.cli.inspection import how_long
 from redis_counters.cli.progress import REFRESH
-from redis_counters.drivers.redis_py import ask
+from redis_counters.drivers.redis_py.asking import ask
 from redis_counters.drivers.urls import open_url
 from redis_counters.protocol.commands import Command
 from redis_counters.protocol.janitor import Tally, one_pass, upkeep_of

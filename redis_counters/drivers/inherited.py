@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from redis_counters.drivers.redis_py import Client
+from redis_counters.drivers.redis_py.clients import Client
 
 _KINDS: dict[type, Callable[[], object]] = {
     type(threading.Lock()): threading.Lock,

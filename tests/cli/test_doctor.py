@@ -14,7 +14,7 @@ import redis
 from redis_counters.cli import doctor as judge
 from redis_counters.cli.doctor import Facts, Finding, Level, Trial
 from redis_counters.cli.examine import INSIDE, TRY_COMMANDS, examine, try_commands, try_keyed
-from redis_counters.drivers.redis_py import words
+from redis_counters.drivers.redis_py.wire import words
 from redis_counters.protocol.commands import Command, Script, hgetall, hmget
 from tests.cli.commands import run
 from tests.servers import RealServer

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from redis_counters.drivers import redis_py
+from redis_counters.drivers.redis_py import lanes
 
 LIMIT = 60  # seconds until a child that hangs is killed, and fails
 
@@ -34,7 +34,7 @@ class Fate:
 
             sqlite3.connect = traced
         else:
-            for lane in (redis_py.BlockingLane, redis_py.AsyncioLane):
+            for lane in (lanes.BlockingLane, lanes.AsyncioLane):
                 for method in ("send", "receive"):
                     setattr(lane, method, self._before(getattr(lane, method)))
 

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from redis_counters import Counters
-from redis_counters.drivers import chance, redis_py
+from redis_counters.drivers import chance
+from redis_counters.drivers.redis_py import lanes, wire
 from redis_counters.protocol.commands import Command
 from tests.faces.either import FACES, Either, truth
 from tests.servers import RealServer
@@ -95,18 +96,18 @@ def test_late_copies_of_the_first_life_touch_no_second_one(
 ) -> None:
     """All that an earlier client ever sent arrives again and again, in any order, while its successor counts."""
     heard: list[list[Any]] = []
-    packed = redis_py.packed
+    packed = wire.packed
 
     def overheard(connection: Any, command: Command, *, text: bool) -> Any:
         if command.script is not None:
-            heard.append(redis_py.words(command, text=True))
+            heard.append(wire.words(command, text=True))
         return packed(connection, command, text=text)
 
     async def main() -> None:
         client: Any = any_server.client()
         options: dict[str, Any] = {"actor": "the same name", "buckets": 1}
         with monkeypatch.context() as patch:
-            patch.setattr(redis_py, "packed", overheard)
+            patch.setattr(lanes, "packed", overheard)
             async with Either.on(face, any_server, **options) as first:
                 for _ in range(7):
                     first.incr("x")

@@ -184,14 +184,14 @@ def test_a_thread_that_c_code_ended_is_replaced(any_server: RealServer) -> None:
 import ctypes, os, sys, threading, time
 import redis
 from redis_counters import Counters
-from redis_counters.drivers import redis_py
+from redis_counters.drivers.redis_py import lanes
 from redis_counters.drivers.threads import background
 background.STALLED = 0.2
 events = []
 counters = Counters(redis.Redis.from_url(sys.argv[1]), flush_interval=0.01, observer=events.append)
 counters.incr("x")
 counters.flush()
-receive = redis_py.BlockingLane.receive
+receive = lanes.BlockingLane.receive
 libc = ctypes.CDLL(None)
 deadly = 3
 def ends_here(self, *args):
@@ -200,7 +200,7 @@ def ends_here(self, *args):
         deadly -= 1
         libc.pthread_exit(None)
     return receive(self, *args)
-redis_py.BlockingLane.receive = ends_here
+lanes.BlockingLane.receive = ends_here
 for _ in range(4):
     counters.incr("x", 10)
     counters.flush()

@@ -10,7 +10,8 @@ from typing import Any
 import redis
 
 from redis_counters.crdt.slotmap import parse
-from redis_counters.drivers.redis_py import error_reply, words
+from redis_counters.drivers.redis_py.errors import error_reply
+from redis_counters.drivers.redis_py.wire import words
 from redis_counters.protocol.buffer import Buffer
 from redis_counters.protocol.commands import Command, Script
 from redis_counters.protocol.keys import KeySpace

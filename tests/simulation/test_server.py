@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from redis_counters.drivers import lua_files
-from redis_counters.drivers.redis_py import error_reply
+from redis_counters.drivers.redis_py.errors import error_reply
 from redis_counters.protocol.commands import Argument, Command, ErrorReply, Script
 from tests.servers import RealServer
 from tests.simulation import world

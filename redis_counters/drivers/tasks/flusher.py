@@ -13,7 +13,9 @@ from redis_counters.drivers.pacing import (
     REST,
     retry_options,
 )
-from redis_counters.drivers.redis_py import AsyncioLane, Client, translate
+from redis_counters.drivers.redis_py.clients import Client
+from redis_counters.drivers.redis_py.errors import translate
+from redis_counters.drivers.redis_py.lanes import AsyncioLane
 from redis_counters.errors import Unavailable
 from redis_counters.events import EventKind, log
 from redis_counters.protocol.core import Core

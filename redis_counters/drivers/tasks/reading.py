@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Collection, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from redis_counters.drivers.redis_py import ask_asyncio, no_connection_left
+from redis_counters.drivers.redis_py.asking import ask_asyncio
+from redis_counters.drivers.redis_py.errors import no_connection_left
 from redis_counters.errors import CounterError, Unavailable
 from redis_counters.protocol.commands import Command
 from redis_counters.protocol.reads import Claim, Ticket

@@ -15,7 +15,9 @@ from redis_counters.drivers.pacing import (
     open_recording,
     round_error,
 )
-from redis_counters.drivers.redis_py import AsyncioLane, Client, translate
+from redis_counters.drivers.redis_py.clients import Client
+from redis_counters.drivers.redis_py.errors import translate
+from redis_counters.drivers.redis_py.lanes import AsyncioLane
 from redis_counters.errors import Refused, Unavailable, UsageError
 from redis_counters.events import publish
 from redis_counters.protocol.core import Core

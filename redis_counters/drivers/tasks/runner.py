@@ -25,7 +25,7 @@ from redis_counters.drivers.pacing import (
     settle_close,
     settle_flush,
 )
-from redis_counters.drivers.redis_py import Client
+from redis_counters.drivers.redis_py.clients import Client
 from redis_counters.errors import CounterError, Refused, UsageError
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.stats import Stats

@@ -12,7 +12,8 @@ from redis_counters.drivers.pacing import (
     MOST_PAUSE,
     retry_options,
 )
-from redis_counters.drivers.redis_py import Client, translate
+from redis_counters.drivers.redis_py.clients import Client
+from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.threads.background import Background
 from redis_counters.errors import CounterError, Unavailable
 from redis_counters.events import EventKind, log

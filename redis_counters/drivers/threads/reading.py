@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from redis_counters.drivers.redis_py import ask, no_connection_left
+from redis_counters.drivers.redis_py.asking import ask
+from redis_counters.drivers.redis_py.errors import no_connection_left
 from redis_counters.drivers.threads.background import Bell
 from redis_counters.errors import CounterError, Unavailable
 from redis_counters.protocol.commands import Command

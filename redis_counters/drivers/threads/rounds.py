@@ -11,7 +11,9 @@ from redis_counters.drivers.pacing import (
     open_recording,
     round_error,
 )
-from redis_counters.drivers.redis_py import BlockingLane, Client, translate
+from redis_counters.drivers.redis_py.clients import Client
+from redis_counters.drivers.redis_py.errors import translate
+from redis_counters.drivers.redis_py.lanes import BlockingLane
 from redis_counters.drivers.threads.background import Background, Bell
 from redis_counters.errors import Refused, Unavailable
 from redis_counters.events import publish

@@ -24,7 +24,7 @@ from redis_counters.drivers.pacing import (
     settle_close,
     settle_flush,
 )
-from redis_counters.drivers.redis_py import Client
+from redis_counters.drivers.redis_py.clients import Client
 from redis_counters.drivers.threads.background import HELP, Bell
 from redis_counters.errors import CounterError, Refused
 from redis_counters.events import log

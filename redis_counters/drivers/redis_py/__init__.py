@@ -1,0 +1,7 @@
+"""redis-py, spoken to: commands in, answers out, in both faces; and the one place where its exceptions become ours.
+
+Flushing keeps several commands on their way on one connection (`lanes`); reading takes a connection for one question
+(`asking`). Both give up a connection to a server that is no primary (any more), and with it the idle ones of the pool:
+a new one may lead elsewhere, by Sentinels, by DNS, by an address that has moved.
+What differs between versions of redis-py is in `clients`, `wire` and `cancelling`.
+"""

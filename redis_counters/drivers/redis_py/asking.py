@@ -1,0 +1,113 @@
+"""Asking what may be asked twice: reading.
+
+It takes a connection of the pool: what ``execute_command`` does besides costs as much as the answer. Only where that
+connection breaks it is asked again through ``execute_command``, with whatever retries the client has.
+(asyncio reads one command always that way, because redis-py knows how to be cancelled.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+
+from redis import exceptions
+
+from redis_counters.drivers.redis_py.cancelling import cancellable
+from redis_counters.drivers.redis_py.clients import (
+    Client,
+    Connection,
+    Pool,
+    disconnect_idle_asyncio,
+    disconnect_now,
+    take_connection,
+)
+from redis_counters.drivers.redis_py.errors import error_reply, misled, translate
+from redis_counters.drivers.redis_py.lanes import AsyncioLane
+from redis_counters.drivers.redis_py.wire import packed, undecoded, words
+from redis_counters.protocol.commands import Command, ErrorReply
+
+
+def ask(client: Client, commands: Sequence[Command]) -> list[object]:
+    """Return the answers to commands that only read (or may be repeated), in order. Raises our errors."""
+    try:
+        try:
+            return _ask_at_once(client.connection_pool, commands)
+        except exceptions.ConnectionError:
+            return [_ask_one(client, command) for command in commands]
+    except (exceptions.RedisError, OSError) as error:
+        raise translate(error) or error from error
+
+
+def _ask_at_once(pool: Pool, commands: Sequence[Command]) -> list[object]:
+    connection = take_connection(pool)
+    whole = False
+    try:
+        answers = _exchange(connection, commands, text=False)
+        lost = [n for n, answer in enumerate(answers) if isinstance(answer, ErrorReply) and answer.code == "NOSCRIPT"]
+        for n, answer in zip(lost, _exchange(connection, [commands[n] for n in lost], text=True), strict=True):
+            answers[n] = answer
+        whole = not any(map(misled, answers))
+    finally:
+        if not whole:  # an answer may still come, and is nobody else's; or it is the wrong server
+            connection.disconnect()
+        pool.release(connection)
+    return answers
+
+
+def _exchange(connection: Connection, commands: Sequence[Command], *, text: bool) -> list[object]:
+    """All commands are sent before the first answer is read."""
+    for command in commands:
+        connection.send_packed_command(packed(connection, command, text=text), check_health=command is commands[0])
+    answers: list[object] = []
+    for _ in commands:
+        try:
+            answers.append(connection.read_response(disable_decoding=True))
+        except exceptions.ConnectionError:  # some of them are errors of Redis too, as LOADING is
+            raise
+        except exceptions.ResponseError as error:
+            answers.append(error_reply(error))
+    return answers
+
+
+def _ask_one(client: Client, command: Command) -> object:
+    answer: object = None
+    for text in (False, True):
+        try:
+            answer = client.execute_command(*words(command, text=text), NEVER_DECODE=True)
+        except exceptions.ResponseError as error:
+            answer = error_reply(error)
+        if not isinstance(answer, ErrorReply) or answer.code != "NOSCRIPT":
+            break
+    return answer
+
+
+async def ask_asyncio(client: Client, commands: Sequence[Command]) -> list[object]:
+    """The same over redis.asyncio; only several commands go over one connection, all sent before the first answer."""
+    answers: list[object] = []
+    try:
+        if len(commands) > 1:
+            try:
+                async with AsyncioLane(client) as lane:
+                    return await lane.exchange(commands)
+            except exceptions.ConnectionError:
+                pass
+        for command in commands:
+            answer = await _ask_one_asyncio(client, command, text=False)
+            if isinstance(answer, ErrorReply) and answer.code == "NOSCRIPT":
+                answer = await _ask_one_asyncio(client, command, text=True)
+            answers.append(answer)
+        if any(map(misled, answers)):
+            await disconnect_idle_asyncio(client.connection_pool)
+            if (held := getattr(client, "connection", None)) is not None:  # with single_connection_client
+                await disconnect_now(held)
+    except (exceptions.RedisError, OSError, asyncio.TimeoutError) as error:
+        raise translate(error) or error from error
+    return answers
+
+
+async def _ask_one_asyncio(client: Client, command: Command, *, text: bool) -> object:
+    try:
+        call: Awaitable[object] = client.execute_command(*words(command, text=text), NEVER_DECODE=True)
+        return undecoded(await cancellable(call), client)
+    except exceptions.ResponseError as error:
+        return error_reply(error)

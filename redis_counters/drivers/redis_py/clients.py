@@ -1,0 +1,82 @@
+"""What is needed of a client of redis-py, of its pool and of a connection, in every version."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import Any, Protocol, cast
+
+from redis_counters.errors import UsageError
+
+
+class Connection(Protocol):
+    """What a lane needs of a connection of redis-py, blocking; the asyncio one has the same, awaited."""
+
+    socket_timeout: float | None
+
+    def pack_command(self, *args: object) -> Any: ...
+    def send_packed_command(self, command: Any, check_health: bool = True) -> Any: ...
+    def read_response(self, disable_decoding: bool = False) -> Any: ...
+    def can_read(self, timeout: float = 0) -> Any: ...
+    def disconnect(self) -> Any: ...
+
+
+class Pool(Protocol):
+    """What a lane needs of a connection pool of redis-py."""
+
+    def get_connection(self, *args: str) -> Any: ...
+    def release(self, connection: Any) -> Any: ...
+    def disconnect(self) -> Any: ...
+
+
+class Client(Protocol):
+    """What is needed of a client: a pool to take a connection from, and commands."""
+
+    connection_pool: Any
+
+    def execute_command(self, *args: Any, **options: Any) -> Any: ...
+
+
+def pool_of(client: object) -> Pool:
+    """Return the client's pool. Raises UsageError for what is not a client of one Redis server."""
+    pool = getattr(client, "connection_pool", None)
+    if pool is None or not hasattr(client, "execute_command") or hasattr(client, "command_stack"):  # a pipeline has one
+        raise UsageError(f"client must be a redis-py client of one server (or Sentinel), not {type(client).__name__}")
+    return cast(Pool, pool)
+
+
+def is_asyncio(client: object) -> bool:
+    """True for a client of redis.asyncio."""
+    return inspect.iscoroutinefunction(getattr(type(client), "execute_command", None))
+
+
+@functools.cache
+def _needs_name(pool: type[Pool]) -> bool:
+    """redis-py before 5.3 wants the name of a command when it gives a connection; later ones warn of it."""
+    parameter = inspect.signature(pool.get_connection).parameters.get("command_name")
+    return parameter is not None and parameter.default is inspect.Parameter.empty
+
+
+def take_connection(pool: Pool) -> Any:
+    return pool.get_connection("EVALSHA") if _needs_name(type(pool)) else pool.get_connection()
+
+
+@functools.cache
+def _can_spare_those_in_use(pool: type[Pool]) -> bool:
+    return "inuse_connections" in inspect.signature(pool.disconnect).parameters  # not in some of redis-py 5
+
+
+def disconnect_idle(pool: Pool) -> Any:
+    """The pool's idle connections are closed (to be awaited in asyncio): whoever takes one next connects anew."""
+    disconnect: Any = pool.disconnect
+    return disconnect(inuse_connections=False) if _can_spare_those_in_use(type(pool)) else None
+
+
+async def disconnect_idle_asyncio(pool: Pool) -> None:
+    """The same in asyncio."""
+    if (closing := disconnect_idle(pool)) is not None:
+        await closing
+
+
+async def disconnect_now(connection: Any) -> None:
+    await connection.disconnect(nowait=True)

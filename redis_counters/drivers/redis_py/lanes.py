@@ -1,0 +1,160 @@
+"""One connection of the client's pool on which several commands are on their way (a *lane*), for a round of flushing.
+
+A lane never repeats a command by itself: a repetition is harmless, but it would hide what is unanswered.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+
+from redis import exceptions
+
+from redis_counters.drivers.redis_py.cancelling import within
+from redis_counters.drivers.redis_py.clients import (
+    Client,
+    Connection,
+    disconnect_idle,
+    disconnect_idle_asyncio,
+    disconnect_now,
+    pool_of,
+    take_connection,
+)
+from redis_counters.drivers.redis_py.errors import error_reply, misled
+from redis_counters.drivers.redis_py.wire import packed, undecoded
+from redis_counters.protocol.commands import Command, ErrorReply
+
+REPLY_TIMEOUT = 10.0  # seconds that a lane waits for an answer where the client sets no limit
+
+
+class BlockingLane:
+    """One connection for one round of flushing. Leaving it with unread answers closes the connection."""
+
+    def __init__(self, client: Client) -> None:
+        self._pool = pool_of(client)
+        self._unread = 0
+        self._misled = False  # the server says that it is no primary
+        self._connection: Connection | None = None
+
+    def __enter__(self) -> BlockingLane:
+        self._connection = take_connection(self._pool)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        try:
+            if self._unread or self._misled or error is not None:
+                connection.disconnect()
+        finally:
+            self._pool.release(connection)
+        if self._misled:
+            disconnect_idle(self._pool)
+
+    def send(self, command: Command, text: bool) -> None:
+        """Send a command; its answer is the next but ``unread``."""
+        connection = self._connection
+        assert connection is not None
+        # A health check would read our answers as its own.
+        connection.send_packed_command(packed(connection, command, text=text), check_health=not self._unread)
+        self._unread += 1
+
+    def receive(self, meanwhile: Callable[[], None], every: float) -> object:
+        """Return the next answer, or an `ErrorReply`; while there is none, ``meanwhile`` is called now and then.
+
+        Raises what redis-py raises when the connection breaks.
+        """
+        connection = self._connection
+        assert connection is not None
+        limit = connection.socket_timeout or REPLY_TIMEOUT
+        end = time.monotonic() + limit
+        while not connection.can_read(timeout=min(every, limit)):
+            if time.monotonic() >= end:
+                raise exceptions.TimeoutError(f"no answer within {limit:g} s")
+            meanwhile()
+        answer: object
+        try:
+            answer = connection.read_response(disable_decoding=True)
+        except exceptions.ResponseError as error:
+            answer = error
+        self._unread -= 1
+        if isinstance(answer, exceptions.ResponseError):
+            answer = error_reply(answer)
+            self._misled = self._misled or misled(answer)
+        return answer
+
+    def exchange(self, commands: Sequence[Command], meanwhile: Callable[[], None], every: float) -> list[object]:
+        """Return the answers to commands, in order; a script that Redis does not know is sent with its text."""
+        for command in commands:
+            self.send(command, text=False)
+        answers = [self.receive(meanwhile, every) for _ in commands]
+        for n, answer in enumerate(answers):
+            if isinstance(answer, ErrorReply) and answer.code == "NOSCRIPT":
+                self.send(commands[n], text=True)
+                answers[n] = self.receive(meanwhile, every)
+        return answers
+
+
+class AsyncioLane:
+    """The same over redis.asyncio."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._pool = pool_of(client)
+        self._unread = 0
+        self._misled = False  # the server says that it is no primary
+        self._connection: Connection | None = None
+
+    async def __aenter__(self) -> AsyncioLane:
+        self._connection = await take_connection(self._pool)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        try:
+            if self._unread or self._misled or error is not None:
+                await disconnect_now(connection)
+        finally:
+            await self._pool.release(connection)
+        if self._misled:
+            await disconnect_idle_asyncio(self._pool)
+
+    async def send(self, command: Command, text: bool) -> None:
+        connection = self._connection
+        assert connection is not None
+        await connection.send_packed_command(packed(connection, command, text=text), check_health=not self._unread)
+        self._unread += 1
+
+    async def receive(self) -> object:
+        connection = self._connection
+        assert connection is not None
+        answer: object
+        try:
+            if connection.socket_timeout:
+                answer = await connection.read_response(disable_decoding=True)
+            else:
+                answer = await within(connection.read_response(disable_decoding=True), REPLY_TIMEOUT)
+        except exceptions.ResponseError as error:
+            answer = error
+        self._unread -= 1
+        if isinstance(answer, exceptions.ResponseError):
+            answer = error_reply(answer)
+            self._misled = self._misled or misled(answer)
+        return answer
+
+    async def exchange(self, commands: Sequence[Command]) -> list[object]:
+        """As in `BlockingLane`."""
+        for command in commands:
+            await self.send(command, text=False)
+        answers = [await self.receive() for _ in commands]
+        for n, answer in enumerate(answers):
+            if isinstance(answer, ErrorReply) and answer.code == "NOSCRIPT":
+                await self.send(commands[n], text=True)
+                answers[n] = await self.receive()
+        return [undecoded(answer, self._client) for answer in answers]
