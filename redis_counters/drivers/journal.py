@@ -21,6 +21,7 @@ from redis_counters.protocol.orphans import Orphan
 from redis_counters.protocol.values import Name, name_bytes
 
 REST = 1.0  # seconds until a journal that could not be written is tried again
+SEEK = 60.0  # seconds until a client looks again for what killed processes left
 
 
 class Writing(NamedTuple):
@@ -47,7 +48,7 @@ class Journal:
         self.orphans: list[tuple[Orphan, JournalFile]] = []
         self.empty: list[JournalFile] = []  # not needed any more
         self.making = threading.Lock()
-        self.sought = False  # what killed processes left
+        self.seek_at = float("-inf")  # for what killed processes left
         self.failing = False
         self.retry_at = float("-inf")
         self.closed = False
@@ -64,8 +65,8 @@ class Journal:
 
     @property
     def may_seek(self) -> bool:
-        """Nobody has looked yet for what killed processes left."""
-        return not self.sought and not self.closed
+        """It is time to look for what killed processes left, again: others may be killed at any time."""
+        return not self.closed and self.core.clock() >= self.seek_at
 
     # -- recording
 
@@ -153,6 +154,10 @@ class Journal:
 
     # -- what killed processes left
 
+    def sought(self) -> None:
+        """Somebody has looked: it is not time to do so for a while."""
+        self.seek_at = self.core.clock() + SEEK
+
     def seek(self) -> tuple[list[tuple[Orphan, JournalFile]], list[Event]]:
         """Return the journals of processes that are gone, locked; and what happened. Touches nothing of the core."""
         found: list[tuple[Orphan, JournalFile]] = []
@@ -184,7 +189,7 @@ class Journal:
 
     def adopt(self, found: list[tuple[Orphan, JournalFile]], events: list[Event]) -> None:
         """What was found is told from the next round on. The core is the caller's."""
-        self.sought = True
+        self.sought()
         self.orphans += found
         self.core.orphans += [orphan for orphan, _file in found]
         self.core.writer.events += events

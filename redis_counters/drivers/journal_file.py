@@ -8,8 +8,11 @@
 =====================  ===================================================================================
 
 POSIX locks do not exclude their own process, are lost when the process closes *any* descriptor of the file, and are
-not inherited by fork. So a process keeps a list of what it holds, opens a lock file that it holds never again, and a
-child leaves alone whatever its parent had open.
+not inherited by fork. So a process keeps a list of what it holds, and opens a lock file that it holds never again.
+
+A child of a fork neither uses nor closes what its parent had open. It may take its parent's journal over as anybody
+may, once the parent is gone; but to the child's SQLite that file, by its inode, is for ever one that a connection of
+this process has locked. So it goes on in a copy, which takes the place of the file.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import errno
 import fcntl
 import json
 import os
+import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -49,7 +53,7 @@ PATIENCE = 5.0  # seconds that a fork waits for a journal that is being written
 _guard = threading.RLock()  # while journals are opened, closed and looked for
 _held: dict[tuple[int, int], JournalFile] = {}  # by device and inode of the lock file
 _inherited: list[JournalFile] = []  # the parent's: never used, never closed
-_inherited_locks: set[tuple[int, int]] = set()
+_inherited_inodes: set[tuple[int, int]] = set()  # of what SQLite takes for open, and locked, in this process
 
 
 class Damaged(Exception):  # noqa: N818 - the names say what happened, as in errors.py
@@ -104,9 +108,15 @@ class JournalFile:
                 return None
             self = cls(path, lock)
             _held[_identity(lock)] = self
-            if not path.exists():
-                self.remove()
-                return None
+            try:
+                if not path.exists():
+                    self.remove()
+                    return None
+                if _inode(path) in _inherited_inodes:
+                    _replace_by_copy(path)
+            except BaseException:
+                self.release()
+                raise
             return self
 
     # -- writing
@@ -314,6 +324,17 @@ def _prepare(path: Path, stored: Stored) -> None:
         connection.close()
 
 
+def _replace_by_copy(path: Path) -> None:
+    """The file has another inode, and the same content at every moment: what is in the WAL belongs to either."""
+    copy = path.with_suffix(".new")
+    with open(path, "rb") as file, open(os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as new:
+        shutil.copyfileobj(file, new)
+        new.flush()
+        os.fsync(new.fileno())
+    os.rename(copy, path)
+    _sync(path.parent)
+
+
 def _packed(totals: Totals) -> str:
     return json.dumps([{key.decode("latin-1"): total for key, total in each.items()} for each in totals])
 
@@ -376,7 +397,7 @@ def _lock(path: Path) -> int | None:
     """Return a descriptor of the file, locked; None if somebody has it, or is removing it. `_guard` is held."""
     with contextlib.suppress(FileNotFoundError):
         status = os.stat(path)
-        if (status.st_dev, status.st_ino) in _held or (status.st_dev, status.st_ino) in _inherited_locks:
+        if (status.st_dev, status.st_ino) in _held:
             return None  # opening and closing it would lose our own lock
     lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -457,11 +478,12 @@ def _after_fork_in_child() -> None:
     global _guard  # noqa: PLW0603 - the old one may be held by a thread that is not here
     _guard = threading.RLock()
     _stopped.clear()
-    for identity, file in _held.items():
+    for file in _held.values():
         _inherited.append(file)
-        _inherited_locks.add(identity)
-        if file.connection is not None and hasattr(ctypes, "pythonapi"):
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(file.connection))
+        if file.connection is not None:
+            _inherited_inodes.add(file.inode)
+            if hasattr(ctypes, "pythonapi"):
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(file.connection))
     _held.clear()
 
 

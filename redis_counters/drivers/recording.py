@@ -144,7 +144,7 @@ class AsyncioRecording:
         if self.journal.may_seek:
             async with self.order:
                 if self.journal.may_seek:
-                    self.journal.sought = True  # if this is cancelled, what it found waits for the next process
+                    self.journal.sought()  # if this is cancelled, what it found waits for the next process
                     self.journal.adopt(*await self._in_thread(self.journal.seek))
 
     async def tidy(self) -> None:

@@ -94,34 +94,68 @@ def test_the_parents_lock_outlives_its_children(any_server: RealServer, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_child_leaves_its_dead_parents_journal_to_others(any_server: RealServer, tmp_path: Path) -> None:
-    """The parent is killed while its child lives: not the child takes the journal over, but the next process."""
-    orphaned = program(
-        """
-        counters = counters_of(flush_interval=0.005)
-        counters.incr("x", 7)
-        counters.flush()
-        parent = os.getpid()
+ORPHANED = program(
+    """
+    children, generations, address = int(arguments[0]), int(arguments[1]), arguments[2]
+    counters = counters_of(flush_interval=0.005)
+    counters.incr("x", 7)
+    with contextlib.suppress(CounterError):  # if Redis is away, it is in the journal alone
+        await done(counters.flush(0.3))
+    living, dying = os.pipe()  # it ends with the parent
+    for _ in range(children):
         if os.fork() == 0:
-            while os.getppid() == parent:
-                time.sleep(0.01)
-            counters.incr("x", 10)
-            counters.flush()
-            counters.close()
-            sys.exit(0)
-        killed()
+            os.close(dying)
+            if generations == 2 and os.fork():
+                os._exit(0)
+            signal.alarm(30)
+            try:
+                asyncio.run(count_on(counters, living, address, 7 + 10 * children))
+            finally:
+                os._exit(1)
+    killed()
     """,
-        before="import time\n",
-    )
-    run(orphaned, any_server.url, tmp_path, "blocking", "interval")
+    before="""
+import contextlib
+import redis_counters.drivers.journal
 
-    async def main() -> None:
-        while truth(any_server, ["x"]) != {b"x": 17} or len(list(tmp_path.glob("*.lock"))) != 1:
-            await asyncio.sleep(0.05)
-        assert kinds(await told(any_server, "blocking", tmp_path)) == [EventKind.JOURNAL_TAKEN_OVER]
+redis_counters.drivers.journal.SEEK = 0.0
 
-    asyncio.run(asyncio.wait_for(main(), 60))
-    assert truth(any_server, ["x"]) == {b"x": 17}
+async def count_on(counters, living, address, whole):
+    global url
+    if address == url:
+        counters.incr("x", 10)  # while the parent lives, perhaps
+        await done(counters.flush())
+    os.read(living, 1)
+    if address != url:
+        url = address
+        counters = counters_of()
+        counters.incr("x", 10)
+    await done(counters.flush())
+    while await done(counters.get("x", max_age=0)) != whole:
+        await asyncio.sleep(0.01)
+    await done(counters.close())
+    print("done", flush=True)
+    os._exit(0)
+""",
+)
+
+
+@pytest.mark.parametrize("away", [False, True])
+@pytest.mark.parametrize("mode", ["interval", "always"])
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize(("children", "generations"), [(1, 1), (1, 2), (3, 1)])
+def test_children_take_their_dead_parents_journal_over(
+    any_server: RealServer, tmp_path: Path, face: str, mode: str, children: int, generations: int, away: bool
+) -> None:
+    """The parent is killed while children live, of which SQLite knows what the parent had open: one of them tells it.
+
+    The children go on with the parent's client, which has looked for journals before; or, if Redis was away for that,
+    make one of their own.
+    """
+    url = "redis://localhost:1" if away else any_server.url
+    said = run(ORPHANED, url, tmp_path, face, mode, children, generations, any_server.url)
+    assert said == "done\n" * children
+    assert truth(any_server, ["x"]) == {b"x": 7 + 10 * children}
     assert list(tmp_path.iterdir()) == []
 
 

@@ -9,6 +9,7 @@ import pytest
 import redis
 
 from redis_counters import Event, EventKind
+from redis_counters.drivers import journal
 from tests.faces.either import FACES, Either, truth
 from tests.journal.processes import program, run, start
 from tests.servers import RealServer
@@ -81,6 +82,32 @@ def test_all_had_arrived(any_server: RealServer, tmp_path: Path, face: str, mode
     with redis.Redis(port=any_server.port) as client:
         for key in client.scan_iter("*:c:*"):
             assert not [field for field in client.hkeys(key) if b"." in field and field[-1:] in b"+-"], key
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_killed_while_others_run(
+    any_server: RealServer, tmp_path: Path, face: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that has looked already, and only counts, takes over what is killed later; nothing need be started."""
+    monkeypatch.setattr(journal, "SEEK", 0.05)
+    events: list[Event] = []
+
+    async def main() -> None:
+        async with Either.on(
+            face, any_server, journal=tmp_path, flush_interval=0.01, observer=events.append
+        ) as counters:
+            for round_ in range(1, 3):
+                counters.incr("own")
+                await counters.flush()
+                await asyncio.to_thread(run, AWAY, "redis://localhost:1", tmp_path, face, "interval")
+                while await counters.get("x", max_age=0) != 10 * round_:
+                    counters.incr("ticks")
+                    await asyncio.sleep(0.01)
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+    assert kinds(events) == [EventKind.JOURNAL_TAKEN_OVER] * 2
+    assert truth(any_server, ["x", "y", "z", "own"]) == {b"x": 20, b"y": 10, b"z": -6, b"own": 2}
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("face", FACES)
