@@ -9,9 +9,9 @@ Sans-I/O: generators yield lists of commands and are given the lists of their an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from redis_counters.crdt.tally import tally
 from redis_counters.errors import CounterError, WrongType
@@ -34,6 +34,8 @@ MOST_ATTEMPTS = 5  # to read without an own actor ending meanwhile
 MOST_KEYS = 500  # shards that one script reads
 CROWD = 64  # fields of a shard from which on its actors are looked at: some may be gone
 MOST_CROWDED = 100  # such shards are remembered
+
+NOTHING: Mapping[Any, int] = {}  # of most snapshots; it is never written to
 
 T = TypeVar("T")
 Asks = Generator[list[Command], list[object], dict[bytes, CounterValue]]
@@ -58,18 +60,16 @@ class Snapshot:
         "places",
         "taken",
         "value",
-        "width",
     )
 
-    def __init__(self, taken: float, as_of: float, fresh_until: float) -> None:
+    def __init__(self, taken: float, as_of: float, fresh_until: float, places: list[Place]) -> None:
         self.taken = taken  # on the clock that ages are measured with
         self.as_of = as_of  # epoch seconds
         self.fresh_until = fresh_until
         self.counted = 0
-        self.width = 0  # how many shards were asked for
-        self.places: list[Place] = []  # of its shards, in order
-        self.own: dict[Slot, int] = {}  # own slots in it
-        self.acknowledged: dict[Slot, int] = {}  # what was acknowledged of own slots when it was asked for
+        self.places = places  # of the shards that were asked for, in order
+        self.own: Mapping[Slot, int] = NOTHING  # own slots in it
+        self.acknowledged: Mapping[Slot, int] = NOTHING  # what was acknowledged of own slots when it was asked for
         self.value: CounterValue | None = None  # the value last made of it,
         self.epoch = -1  # and the writer's epoch that this was made in
 
@@ -265,21 +265,24 @@ class Reads:
         folded: Folded = {}
         for _ in range(MOST_ATTEMPTS):
             writer.drain()
-            taken, as_of, folds = self.clock(), self.wall(), writer.folds
+            taken, as_of, folds, settled = self.clock(), self.wall(), writer.folds, writer.keys is not None
             # Up to a tenth less, by chance, so that processes do not refresh in step.
             fresh_until = taken + writer.settings.max_age * (1 - 0.1 * self.chance())
-            found = {name: Snapshot(taken, as_of, fresh_until) for name in names}
+            found = {name: Snapshot(taken, as_of, fresh_until, self._places(name)) for name in names}
             doubts: dict[bytes, Actor] = {}
-            want = [(name, snapshot, self._places(name)) for name, snapshot in found.items()]
+            want = [(name, snapshot, snapshot.places) for name, snapshot in found.items()]
             while want:
                 want = yield from self._fetch_shards(want, folded, doubts)
             if taken <= writer.dropped_at or folds != writer.folds:
                 continue  # own slots may have been folded meanwhile, into a base that was read before
             if not doubts or not (yield from self._ask_whether_folded(list(doubts.values()), folded)):
                 break
+        outdated = self.outdated
         for name, snapshot in found.items():
+            if not settled:
+                snapshot.places = []  # there may be another number of buckets after all
             cache.pop(name, None)  # so that the oldest stand in front
-            if self.outdated.get(name, -math.inf) < taken:
+            if not outdated or outdated.get(name, -math.inf) < taken:
                 cache[name] = snapshot
         _forget_oldest(cache, MOST_CACHED)
         self._forget_shards()
@@ -315,8 +318,11 @@ class Reads:
         width, before = self.writer.shards.of(name), self.cache.get(name)
         if before is not None and len(before.places) == width:
             return before.places
+        return self._more_places(name, 0, width)
+
+    def _more_places(self, name: bytes, start: int, stop: int) -> list[Place]:
         keys = self._keys
-        return [keys.shard_key(name, shard) for shard in range(width)]
+        return [keys.shard_key(name, shard) for shard in range(start, stop)]
 
     def _ask_whether_folded(self, actors: list[Actor], folded: Folded) -> Generator[list[Command], list[object], bool]:
         """Own slots are absent that Redis may have been told of; somebody may have folded them. True if he has.
@@ -343,39 +349,43 @@ class Reads:
         self, want: list[Want], folded: Folded, doubts: dict[bytes, Actor]
     ) -> Generator[list[Command], list[object], list[Want]]:
         """Add what Redis holds of these shards to their snapshots; return which more there are."""
-        writer, keys = self.writer, self._keys
-        if writer.keys is not None:
+        writer, learned, buckets = self.writer, self.writer.shards, self._keys.buckets
+        if writer.keys is not None and writer.accepted:
             for _name, snapshot, places in want:
-                snapshot.places = snapshot.places + places if snapshot.places else places
-                if writer.accepted:
-                    _take_acknowledged(snapshot, writer, places)
+                _take_acknowledged(snapshot, writer, places)
         texts = yield from _ask_for([key for _name, _snapshot, places in want for _bucket, key in places])
         # An own slot may have come into being meanwhile, and with it the buckets.
-        own = writer.buckets if writer.accepted and len(writer.buckets) == keys.buckets else None
+        own = writer.buckets if writer.accepted and len(writer.buckets) == buckets else None
         more: list[Want] = []
         rest = iter(texts)
         for name, snapshot, places in want:
             shards = 1
-            for (bucket, key), text in zip(places, rest, strict=False):
+            for bucket, key in places:
+                text = next(rest)
                 try:
                     counted, told = tally(pairs_of(text, name))
                     if told > 1:
                         check_told(told)
+                        shards = max(shards, told)
                 except ValueError as error:
                     raise WrongType(f"counter {name_shown(name)!r}: {error}", counter=name) from None
                 except TypeError:  # numbers, lists, errors where a hash has texts
                     raise BadReply(f"counter {name_shown(name)!r}: what came as its fields are no texts") from None
                 snapshot.counted += counted
-                shards = max(shards, told)
-                if _is_crowded(text) and len(self.crowded) < MOST_CROWDED:
-                    self.crowded[key] = None
                 if own is not None:
                     _take_own(snapshot, own[bucket].actors, key, text, folded, doubts)
+                if (
+                    (type(text) is not bytes or len(text) > 8 * CROWD)
+                    and _is_crowded(text)
+                    and len(self.crowded) < MOST_CROWDED
+                ):
+                    self.crowded[key] = None
             if shards > 1:
-                writer.shards.learn(name, shards)
-            width = snapshot.width = snapshot.width + len(places)
-            if writer.shards.of(name) > width:  # a handle may have asked for more meanwhile
-                more.append((name, snapshot, [keys.shard_key(name, n) for n in range(width, writer.shards.of(name))]))
+                learned.learn(name, shards)
+            if not learned.single and learned.of(name) > len(snapshot.places):  # a handle may have asked for more too
+                added = self._more_places(name, len(snapshot.places), learned.of(name))
+                snapshot.places = snapshot.places + added
+                more.append((name, snapshot, added))
         return more
 
 
@@ -390,16 +400,23 @@ def _ask_for(keys: list[bytes]) -> Generator[list[Command], list[object], list[o
     answers = yield [
         Command(Script.SLOTS_READ, keys[start : start + MOST_KEYS]) for start in range(0, len(keys), MOST_KEYS)
     ]
-    return [text for texts in answers for text in _list(texts)]
+    texts = _list(answers[0]) if len(answers) == 1 else [text for part in answers for text in _list(part)]
+    if len(texts) != len(keys):
+        raise BadReply(f"expected the texts of {len(keys)} shards, got {len(texts)}")
+    return texts
 
 
 def _take_acknowledged(snapshot: Snapshot, writer: Writer, places: list[Place]) -> None:
     """The snapshot holds what was acknowledged of own slots when it was asked for."""
-    for bucket, key in places:
-        for actor in writer.buckets[bucket].actors:
-            for table in actor.tables[:2]:
-                if key in table.acknowledged:
-                    snapshot.acknowledged[key, actor.owner, table.kind] = table.acknowledged[key]
+    found = {
+        (key, actor.owner, table.kind): table.acknowledged[key]
+        for bucket, key in places
+        for actor in writer.buckets[bucket].actors
+        for table in actor.tables[:2]
+        if key in table.acknowledged
+    }
+    if found:
+        snapshot.acknowledged = {**snapshot.acknowledged, **found}
 
 
 def _take_own(
@@ -416,10 +433,13 @@ def _take_own(
                 continue
             slot, place = fields.get(actor.id + sign), (key, actor.owner, table.kind)
             if slot is not None:
-                snapshot.own[place] = int(slot)
+                snapshot.own = {**snapshot.own, place: int(slot)}
             elif actor.owner in folded:
                 applied = folded[actor.owner][table.kind].get(key, 0)
-                snapshot.acknowledged[place] = max(applied, snapshot.acknowledged.get(place, 0))
+                snapshot.acknowledged = {
+                    **snapshot.acknowledged,
+                    place: max(applied, snapshot.acknowledged.get(place, 0)),
+                }
             elif actor.told_of(table.kind, key) > snapshot.acknowledged.get(place, 0):
                 doubts[actor.owner] = actor
 
@@ -450,14 +470,14 @@ def _list(raw: object, key: bytes | None = None) -> list[object]:
 def _is_crowded(raw: object) -> bool:
     """True if there are so many fields, in what `pairs_of` takes, that some may be of actors that are gone."""
     if isinstance(raw, bytes):
-        return len(raw) > 8 * CROWD and raw.count(b" ") >= 2 * CROWD - 1
+        return raw.count(b" ") >= 2 * CROWD - 1
     return isinstance(raw, (dict, list)) and len(raw) >= (CROWD if isinstance(raw, dict) else 2 * CROWD)
 
 
 def pairs_of(raw: object, name: bytes) -> Iterable[tuple[bytes, bytes]]:
     """Return the fields of a hash, from a map (RESP3), a flat list (RESP2) or the text of slots_read."""
     if isinstance(raw, bytes):
-        if not raw.startswith(b"!"):
+        if raw[:1] != b"!":
             parts = raw.split(b" ")
             if len(parts) % 2 and raw:  # a blank inside of one: whoever put it there, it was not us
                 raise ValueError(f"{len(parts)} names and values of fields, which is an odd number")

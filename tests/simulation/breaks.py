@@ -196,7 +196,12 @@ CLIENT = (  # one line each, to be read as a table
     Break(
         "a child of a fork keeps what its parent counted", "core:Core.begin", "self.buffer.clear()", "pass", "forked"
     ),
-    Break("own slots in a snapshot are not seen", "reads:_take_own", "snapshot.own[place] = int(slot)", "pass"),
+    Break(
+        "own slots in a snapshot are not seen",
+        "reads:_take_own",
+        "snapshot.own = {**snapshot.own, place: int(slot)}",
+        "pass",
+    ),
     Break("own counts are not merged", "reads:_not_in", "max(0, total - slot)", "0"),
     Break(
         "an own slot that is absent is added whole",
