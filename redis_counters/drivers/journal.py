@@ -12,7 +12,8 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 
-from redis_counters.drivers.journal_file import Damaged, Error, Gone, JournalFile, sweep
+from redis_counters.drivers.journal_file import Error, Gone, JournalFile, sweep
+from redis_counters.drivers.journal_format import Damaged
 from redis_counters.errors import NotRecorded, UsageError
 from redis_counters.events import Event, EventKind
 from redis_counters.protocol.core import Core

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from redis_counters import Counters, EventKind
-from redis_counters.drivers import journal_file
+from redis_counters.drivers import journal_locks
 from tests.faces.either import FACES, Either, truth
 from tests.journal.processes import program, run
 from tests.journal.test_take_over import kinds, told
@@ -192,7 +192,7 @@ def test_forks_while_journals_are_written(any_server: RealServer, tmp_path: Path
         assert counters.stats().journal_failures == 0
     assert truth(any_server, ["x", "child's"]) == {b"x": sum(counted), b"child's": 25}
     assert list(tmp_path.iterdir()) == []
-    assert not journal_file._stopped
+    assert not journal_locks._stopped
 
 
 @pytest.mark.parametrize("face", FACES)
