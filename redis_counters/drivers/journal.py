@@ -17,8 +17,9 @@ from redis_counters.drivers.journal_format import Damaged
 from redis_counters.errors import NotRecorded, UsageError
 from redis_counters.events import Event, EventKind
 from redis_counters.protocol.core import Core
-from redis_counters.protocol.journal import Changes, Recorder, Stored
+from redis_counters.protocol.journal import Changes, Stored
 from redis_counters.protocol.orphans import Orphan
+from redis_counters.protocol.recorder import Recorder
 from redis_counters.protocol.values import Name, name_bytes
 
 REST = 1.0  # seconds until a journal that could not be written is tried again

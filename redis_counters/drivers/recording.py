@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from redis_counters.drivers.journal import Journal
 from redis_counters.protocol.core import Core
-from redis_counters.protocol.journal import Recorder
+from redis_counters.protocol.recorder import Recorder
 from redis_counters.protocol.values import Name
 
 T = TypeVar("T")

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from redis_counters.errors import SchemaMismatch
 from redis_counters.protocol.actor import Actor, Chunk, Phase
 from redis_counters.protocol.buffer import Buffer
-from redis_counters.protocol.journal import Seen, Stored, StoredActor
+from redis_counters.protocol.journal import Stored, StoredActor
 from redis_counters.protocol.keys import KeySpace, name_of, shard_of
 from redis_counters.protocol.pump import Steps
+from redis_counters.protocol.recorder import Seen
 from redis_counters.protocol.settings import Settings
 from redis_counters.protocol.slots import Kind
 from redis_counters.protocol.writer import Writer

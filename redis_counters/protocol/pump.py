@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from redis_counters.errors import CounterError
 from redis_counters.protocol.commands import Command, ErrorReply, Script
-from redis_counters.protocol.journal import Recorder
 from redis_counters.protocol.namespace import open_namespace, opened_keys
 from redis_counters.protocol.permissions import denied_of, lacks_name, named, trials
+from redis_counters.protocol.recorder import Recorder
 from redis_counters.protocol.writer import Request, Writer
 
 WINDOW = 6  # commands on their way: with fewer the server waits now and then, more gains nothing

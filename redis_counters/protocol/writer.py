@@ -16,8 +16,8 @@ from redis_counters.protocol.buffer import Buffer
 from redis_counters.protocol.commands import CONTRACTS, Command, ErrorReply, Script
 from redis_counters.protocol.durability import confirm, shortfall
 from redis_counters.protocol.intake import Intake
-from redis_counters.protocol.journal import Recorder
 from redis_counters.protocol.keys import name_of, shard_of
+from redis_counters.protocol.recorder import Recorder
 from redis_counters.protocol.refusals import error_for, refusal, surely_not_applied
 from redis_counters.protocol.replies import Reply
 from redis_counters.protocol.settings import Settings

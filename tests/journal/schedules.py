@@ -14,9 +14,10 @@ from typing import Any
 
 from redis_counters.protocol.actor import Phase
 from redis_counters.protocol.buffer import Buffer
-from redis_counters.protocol.journal import Stored, head_of
+from redis_counters.protocol.journal import Stored
 from redis_counters.protocol.orphans import Orphan, revive
 from redis_counters.protocol.pump import TELLING
+from redis_counters.protocol.recorder import head_of
 from redis_counters.protocol.settings import Settings
 from redis_counters.protocol.writer import Request, Writer
 from tests.journal.adversary import NAMES, Client, Outcome, Schedule

@@ -11,7 +11,8 @@ import pytest
 from redis_counters.protocol import orphans
 from redis_counters.protocol.actor import Actor, Phase
 from redis_counters.protocol.intake import Intake
-from redis_counters.protocol.journal import Changes, Recorder, Stored
+from redis_counters.protocol.journal import Changes, Stored
+from redis_counters.protocol.recorder import Recorder
 from tests.journal import schedules
 from tests.journal.schedules import JournalSchedule
 from tests.servers import RealServer

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from redis_counters.protocol.buffer import Buffer
 from redis_counters.protocol.commands import Script
-from redis_counters.protocol.journal import Recorder, Stored
+from redis_counters.protocol.journal import Stored
 from redis_counters.protocol.keys import KeySpace
 from redis_counters.protocol.orphans import revive
+from redis_counters.protocol.recorder import Recorder
 from redis_counters.protocol.settings import make_settings
 from redis_counters.protocol.slots import Kind
 from redis_counters.protocol.writer import Writer
