@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from redis_counters.protocol.actor import Totals
+from redis_counters.protocol.flushes import Totals
 from redis_counters.protocol.journal import Changes, Head, Slot, Stored, StoredActor
 from redis_counters.protocol.slots import Kind
 

@@ -20,19 +20,14 @@ even when that flush is refused meanwhile, because a copy of the command may sti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from enum import Enum, auto
-from itertools import islice
 
-from redis_counters.protocol.commands import Argument, Command, Script
+from redis_counters.protocol.commands import Command, Script
+from redis_counters.protocol.flushes import Chunk, Header, Totals, increments, mixed
+from redis_counters.protocol.history import Applied, History
 from redis_counters.protocol.replies import BadReply, Reply
 from redis_counters.protocol.slots import Kind, Table
-
-MOST_UNANSWERED = 64  # flushes that got no answer and are remembered all the same
-HISTORY = 20_000  # slot values remembered of answered flushes, to know how far an actor got that was folded behind us
-
-
-Totals = tuple[dict[bytes, int], dict[bytes, int], dict[bytes, int]]
 
 
 class Phase(Enum):
@@ -42,38 +37,6 @@ class Phase(Enum):
     CLOSING = auto()
     FOLDING = auto()
     DONE = auto()
-
-
-class Chunk:
-    """What one flush tells: totals by key, for each kind of slot, in the order of its items.
-
-    ``items``: kind and key by item number; None if all are PLUS, in the order of the dict.
-    """
-
-    __slots__ = ("base", "items", "refused", "seq", "totals")
-
-    def __init__(self, seq: int, base: int, totals: Totals, items: Sequence[tuple[Kind, bytes]] | None) -> None:
-        self.seq = seq
-        self.base = base
-        self.totals = totals
-        self.items = items
-        self.refused: set[tuple[Kind, bytes]] = set()  # what Redis has said no to, alone: nothing of it was applied
-
-    def __len__(self) -> int:
-        return sum(map(len, self.totals))
-
-    def applied(self, kind: Kind) -> dict[bytes, int]:
-        """Return the totals of a kind but for those that were refused."""
-        totals = self.totals[kind]
-        return {k: v for k, v in totals.items() if (kind, k) not in self.refused} if self.refused else totals
-
-    def item(self, number: int) -> tuple[Kind, bytes]:
-        """Return the kind and key of an item, counted from 1 as the script does. Raises BadReply if there is none."""
-        if not 1 <= number <= len(self):
-            raise BadReply(f"item {number} of {len(self)}")
-        if self.items is not None:
-            return self.items[number - 1]
-        return Kind.PLUS, next(islice(self.totals[Kind.PLUS], number - 1, None))
 
 
 class Actor:
@@ -95,15 +58,14 @@ class Actor:
         self.base = 0
         self.tables = (Table(Kind.PLUS), Table(Kind.MINUS), Table(Kind.SHARDS))
         self.unknown: Chunk | None = None  # in a flush without an answer
-        self.sent: dict[int, Chunk] = {}  # unanswered flushes and the latest answered ones
-        self.remembered = 0  # slot values in `sent`
+        self.sent = History()
         self.last_acknowledged = opened
         self.last_proved = opened  # when Redis last showed that it has all that is acknowledged
         self.probe = False  # an empty flush is wanted, to see whether it still does
         self.hesitates = False  # it was silent for so long that it may be gone: it asks before it tells anything new
         self.unfolded: list[bytes] = []  # keys that folding has still to do
         self.folding: list[bytes] = []  # keys in the fold on its way
-        self.known_applied: tuple[dict[bytes, int], dict[bytes, int]] | None = None
+        self.known_applied: Applied | None = None
         self.exact = False  # the next flush must rest on `base` itself: late copies may still move the record on
         self.blurred = False  # what Redis held as of `base` is not known exactly
         self.refused_now: list[bytes] = []  # by the last answer, and not before
@@ -181,11 +143,16 @@ class Actor:
             taken = ((), (), ())
         plus, minus, shards = totals
         self.seq += 1
+        header = Header(self.id, self.seq, self.base, int(self.exact))
         if not (taken[1] or taken[2]) and not self.tables[0].floored:
-            return self._flush_plus(list(taken[0]), plus)
-        return self._flush_any(
-            ({k: plus[k] for k in taken[0]}, {k: minus[k] for k in taken[1]}, {k: shards[k] for k in taken[2]})
-        )
+            chunk, command = increments(self.registry, header, list(taken[0]), plus, self.tables[0].acknowledged)
+        else:
+            some = ({k: plus[k] for k in taken[0]}, {k: minus[k] for k in taken[1]}, {k: shards[k] for k in taken[2]})
+            chunk, command = mixed(self.registry, header, some, self.tables)
+        self.unknown = chunk
+        self.sent.remember(chunk)
+        self.sent.shorten(self.base)
+        return command
 
     def _take(self, limit: int) -> tuple[Collection[bytes], Collection[bytes], Collection[bytes]] | None:
         """Return the keys of the next chunk by kind; the kinds take turns in being first, so that none starves."""
@@ -201,60 +168,11 @@ class Actor:
             return None
         return taken[0], taken[1], taken[2]
 
-    def _flush_plus(self, keys: list[bytes], total: dict[bytes, int]) -> Command:
-        """The common flush, increments only: as little work per counter as there can be."""
-        acknowledged = self.tables[Kind.PLUS].acknowledged
-        fresh = len(keys)
-        if acknowledged:
-            known = [k for k in keys if k in acknowledged]
-            if known:
-                keys = [k for k in keys if k not in acknowledged] + known
-                fresh = len(keys) - len(known)
-        values = [total[k] for k in keys]
-        self._remember(Chunk(self.seq, self.base, (dict(zip(keys, values)), {}, {}), None))  # noqa: B905 - strict= costs time here
-        head = (self.id, self.seq, self.base, int(self.exact), fresh, 0, len(keys) - fresh, 0, 0, 0, 0)
-        return Command(Script.SLOTS_MERGE, (self.registry, *keys), (*head, *values))
-
-    def _flush_any(self, totals: Totals) -> Command:
-        """A flush with decrements, floors or numbers of shards among its items."""
-        items: list[tuple[Kind, bytes]] = []
-        values: list[Argument] = []
-        counts: list[int] = []
-
-        def group(kind: Kind, wanted: Callable[[bytes, Table], bool], *, floors: bool = False) -> None:
-            table, count = self.tables[kind], 0
-            for key, total in totals[kind].items():
-                if wanted(key, table):
-                    items.append((kind, key))
-                    values.append(total)
-                    if floors:
-                        values.append(table.acknowledged[key])
-                    count += 1
-            counts.append(count)
-
-        for wanted, floors in ((_fresh, False), (_known, False), (_floored, True)):
-            for kind in (Kind.PLUS, Kind.MINUS):
-                group(kind, wanted, floors=floors)
-        group(Kind.SHARDS, lambda _key, _table: True)
-        self._remember(Chunk(self.seq, self.base, totals, items))
-        keys = (self.registry, *(key for _, key in items))
-        return Command(Script.SLOTS_MERGE, keys, (self.id, self.seq, self.base, int(self.exact), *counts, *values))
-
-    def _remember(self, chunk: Chunk) -> None:
-        self.unknown = chunk
-        self.sent[chunk.seq] = chunk
-        self.remembered += len(chunk)
-        while self.remembered > HISTORY:  # answered ones are forgotten, oldest first, and at last unanswered ones
-            oldest = next(iter(self.sent))
-            if oldest > self.base and len(self.sent) <= MOST_UNANSWERED:
-                break
-            self.remembered -= len(self.sent.pop(oldest))
-
     def void(self) -> None:
         """The last flush was answered with an error of Redis: it is not recorded, and need not be remembered."""
         chunk = self.unknown
-        if self.phase is Phase.ACTIVE and chunk is not None and self.sent.pop(chunk.seq, None) is not None:
-            self.remembered -= len(chunk)
+        if self.phase is Phase.ACTIVE and chunk is not None:
+            self.sent.forget(chunk.seq)
 
     # -- what an answer means
 
@@ -354,47 +272,13 @@ class Actor:
         )
         return (plus, minus, dict(self.tables[Kind.SHARDS].total)), exact
 
-    def applied_as_of(self, seq: int) -> tuple[tuple[dict[bytes, int], dict[bytes, int]], bool]:
-        """Return the totals that Redis held when it had recorded ``seq``, and whether that is exact.
-
-        A flush is applied on top of its base, or of a later flush that was unanswered when it was sent, whose names it
-        carries again. So its state is that of its base with its own totals on top; flushes that a fail-over took back
-        are not on this chain, though their numbers are lower. Late copies of those may move the record on again: so
-        the first flush after a fail-over is exact, which tells of any that did.
-        """
-        old, old_complete = self._chain(self.base)
-        new, new_complete = self._chain(seq)
-        common = max(set(old) & set(new), default=0)
-        exact = (common > 0 or (old_complete and new_complete)) and not self.blurred
-        if common == 0 and not new_complete:  # too far back to tell: all that was ever sent counts as applied
+    def applied_as_of(self, seq: int) -> tuple[Applied, bool]:
+        """Return the totals that Redis held when it had recorded ``seq``, and whether that is exact."""
+        found = self.sent.applied_as_of(seq, self.base, (self._applied(Kind.PLUS), self._applied(Kind.MINUS)))
+        if found is None:  # all that was ever sent counts as applied
             return (dict(self.tables[0].total), dict(self.tables[1].total)), False
-        kept, kept_complete = self._chain(common)
-        applied = (dict(self._applied(Kind.PLUS)), dict(self._applied(Kind.MINUS)))
-        for kind in (Kind.PLUS, Kind.MINUS):
-            for s in old:
-                if s <= common:
-                    continue
-                for key in self.sent[s].totals[kind]:  # goes back to what it was before
-                    before = next((t[key] for k in kept if key in (t := self.sent[k].applied(kind))), None)
-                    if before is not None or kept_complete:
-                        applied[kind][key] = before or 0
-                    else:
-                        exact = False
-            for s in reversed(new):
-                if s > common:
-                    applied[kind].update(self.sent[s].applied(kind))
-        return applied, exact
-
-    def _chain(self, seq: int) -> tuple[list[int], bool]:
-        """Return a flush, its base, the base of that, and so on; and whether that goes back to the beginning."""
-        chain: list[int] = []
-        while seq > 0:
-            chunk = self.sent.get(seq)
-            if chunk is None:
-                return chain, False
-            chain.append(seq)
-            seq = chunk.base
-        return chain, True
+        applied, exact = found
+        return applied, exact and not self.blurred
 
     def let_through(self, table: Table, key: bytes) -> bool:
         """The key may be sent, or was, without an answer: holding it back now would break what flush() promises."""
@@ -409,7 +293,7 @@ class Actor:
         unanswered = 0 if self.unknown is None else self.unknown.totals[kind].get(key, 0)
         return max(unanswered, self.tables[kind].acknowledged.get(key, 0))
 
-    def told(self) -> tuple[dict[bytes, int], dict[bytes, int]]:
+    def told(self) -> Applied:
         """Return, by kind, the highest totals that Redis may have been told of."""
         plus, minus = ({key: self.told_of(t.kind, key) for key in t.total} for t in self.tables[:2])
         return plus, minus
@@ -417,15 +301,3 @@ class Actor:
     def _applied(self, kind: Kind) -> dict[bytes, int]:
         """Return what Redis held as of `base`: what is acknowledged, but for the time that all is told again."""
         return self.tables[kind].acknowledged if self.known_applied is None else self.known_applied[kind]
-
-
-def _fresh(key: bytes, table: Table) -> bool:
-    return key not in table.acknowledged
-
-
-def _known(key: bytes, table: Table) -> bool:
-    return key in table.acknowledged and key not in table.floored
-
-
-def _floored(key: bytes, table: Table) -> bool:
-    return key in table.acknowledged and key in table.floored

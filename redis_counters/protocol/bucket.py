@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from redis_counters.protocol.actor import Actor, Phase, Totals
+from redis_counters.protocol.actor import Actor, Phase
+from redis_counters.protocol.flushes import Totals
 from redis_counters.protocol.settings import Settings
 from redis_counters.protocol.slots import Kind, Table
 

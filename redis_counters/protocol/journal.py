@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from redis_counters.protocol.actor import Totals
+from redis_counters.protocol.flushes import Totals
 from redis_counters.protocol.slots import Kind
 
 

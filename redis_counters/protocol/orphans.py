@@ -11,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from redis_counters.errors import SchemaMismatch
-from redis_counters.protocol.actor import Actor, Chunk, Phase
+from redis_counters.protocol.actor import Actor, Phase
 from redis_counters.protocol.buffer import Buffer
+from redis_counters.protocol.flushes import Chunk
 from redis_counters.protocol.journal import Stored, StoredActor
 from redis_counters.protocol.keys import KeySpace, name_of, shard_of
 from redis_counters.protocol.pump import Steps
@@ -123,8 +124,7 @@ def _actor(kept: StoredActor, actor: Actor, *, unsure: bool) -> Actor:
     actor.known_applied = applied if head.healing else None
     for seq in sorted(kept.flushes):
         base, totals = kept.flushes[seq]
-        actor.sent[seq] = Chunk(seq, base, totals, None)
-        actor.remembered += len(actor.sent[seq])
+        actor.sent.remember(Chunk(seq, base, totals, None))
     latest = next(reversed(actor.sent), 0)
     if head.unanswered and latest > head.base:
         actor.unknown = actor.sent[latest]  # it carries all that had no answer

@@ -31,7 +31,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from redis_counters.protocol.actor import Actor, Phase, Totals
+from redis_counters.protocol.actor import Actor, Phase
+from redis_counters.protocol.flushes import Totals
 from redis_counters.protocol.journal import Changes, Head, Slot
 from redis_counters.protocol.slots import Kind, Table
 

@@ -116,7 +116,7 @@ CLIENT = (  # one line each, to be read as a table
     ),
     Break(
         "each flush rests on the one before it by number",
-        "actor:Actor._chain",
+        "history:History.chain",
         "seq = chunk.base",
         "seq -= 1",
         "fail-over",

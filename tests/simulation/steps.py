@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from redis_counters.protocol import actor as actor_rules
+from redis_counters.protocol import history
 from redis_counters.protocol.commands import Script
 from redis_counters.protocol.keys import meta_key
 from tests.simulation import janitor
@@ -18,7 +18,7 @@ from tests.simulation.process import Process
 from tests.simulation.world import BEGINNING, World
 
 MOST_PROCESSES = 4  # at a time
-SHORT_MEMORY = (3, 2)  # in place of HISTORY and MOST_UNANSWERED
+SHORT_MEMORY = (3, 2)  # in place of MOST_SLOTS and MOST_UNANSWERED
 
 Do = Callable[..., bool | None]
 
@@ -36,10 +36,10 @@ class Outcome:
 def run(plan: Plan, texts: Mapping[Script, bytes] | None = None, tell: Callable[[str], None] | None = None) -> Outcome:
     """Return what the schedule came to. Raises Violation."""
     world = World(plan, texts, tell)
-    memory = actor_rules.HISTORY, actor_rules.MOST_UNANSWERED
+    memory = history.MOST_SLOTS, history.MOST_UNANSWERED
     try:
         if "short memory" in plan.faults:
-            actor_rules.HISTORY, actor_rules.MOST_UNANSWERED = SHORT_MEMORY
+            history.MOST_SLOTS, history.MOST_UNANSWERED = SHORT_MEMORY
         for step in plan.steps:
             _take(world, step)
         if tell is not None:
@@ -47,7 +47,7 @@ def run(plan: Plan, texts: Mapping[Script, bytes] | None = None, tell: Callable[
         _thaw(world)
         end(world)
     finally:
-        actor_rules.HISTORY, actor_rules.MOST_UNANSWERED = memory
+        history.MOST_SLOTS, history.MOST_UNANSWERED = memory
     return Outcome(world.ledger.exact, world.uncertain, sum(p.reading.values for p in world.all), world.happened)
 
 
