@@ -24,7 +24,10 @@ COST   O(1); up to 5 commands; an actor that is open already is found without a 
 ]]
 local registry, owner, want, display = KEYS[1], ARGV[1], ARGV[2], ARGV[4]
 local call = redis.call
-local delay = string.find(ARGV[5], '^%d+$') and tonumber(ARGV[5])
+local function whole(text)
+  return string.find(text, '^%d+$') and tonumber(text)
+end
+local delay = whole(ARGV[5])
 if not delay then return redis.error_reply('BADARG actor_open: delay is no number') end
 
 local settled = call('HMGET', registry, 'g', 'n', 'c')

@@ -11,7 +11,10 @@ ERROR  BADARG ...          nothing written
 COST   O(actors); up to 2 commands each
 ]]
 local registry, call = KEYS[1], redis.call
-local ttl = string.find(ARGV[1], '^%d+$') and tonumber(ARGV[1])
+local function whole(text)
+  return string.find(text, '^%d+$') and tonumber(text)
+end
+local ttl = whole(ARGV[1])
 if not ttl then return redis.error_reply('BADARG actors_reap: ttl is no number') end
 local now = call('TIME')[1]
 local reply = {'OK', now}

@@ -12,7 +12,10 @@ ERROR  BADARG ...  nothing written
 COST   O(1); up to 4 commands
 ]]
 local meta, call = KEYS[1], redis.call
-local period = string.find(ARGV[1], '^%d+$') and tonumber(ARGV[1])
+local function whole(text)
+  return string.find(text, '^%d+$') and tonumber(text)
+end
+local period = whole(ARGV[1])
 if not period then return redis.error_reply('BADARG janitor_lease: period is no number') end
 local settled = call('HMGET', meta, 'schema', 'j')
 if not settled[1] then return {'NONE'} end

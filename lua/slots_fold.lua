@@ -16,7 +16,10 @@ COST   O(shards); up to 7 commands each, and 3 for each base that is full
 ]]
 local registry, actor = KEYS[1], ARGV[1]
 local call, pcall = redis.call, redis.pcall
-local delay = string.find(ARGV[2] or '', '^%d+$') and tonumber(ARGV[2])
+local function whole(text)
+  return string.find(text, '^%d+$') and tonumber(text)
+end
+local delay = whole(ARGV[2])
 if not delay then return redis.error_reply('BADARG slots_fold: delay is no number') end
 local state, seq, seen, rest = string.match(call('HGET', registry, actor) or '', '^(%a) (%d+) (%d+) (.*)$')
 if not state then return {'UNKNOWN'} end

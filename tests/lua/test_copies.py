@@ -23,7 +23,16 @@ COPIES: dict[str, tuple[str, set[Script]]] = {
     ),
     "whole": (
         r"^(local function whole\b.*?^end)$",
-        {Script.SLOTS_MERGE, Script.ACTORS_CLEAN, Script.ONCE_APPLY},
+        {
+            Script.ACTOR_OPEN,
+            Script.ACTOR_CLOSE,
+            Script.ACTORS_REAP,
+            Script.ACTORS_CLEAN,
+            Script.JANITOR_LEASE,
+            Script.ONCE_APPLY,
+            Script.SLOTS_MERGE,
+            Script.SLOTS_FOLD,
+        },
     ),
     "how many bases": (
         r"^local [^\n]*\bMOST_BASES = [^\n]*?(\w+)$",
@@ -62,6 +71,12 @@ def test_no_copy_is_overlooked(name: str) -> None:
     what = {"MOST_BASES": "how many bases"}.get(name, name)
     made = {script for script in Script if re.search(rf"\blocal [^\n=]*\b{name}\b", source.code(text(script)))}
     assert made == COPIES[what][1]
+
+
+@pytest.mark.parametrize("script", Script)
+def test_a_number_is_checked_in_one_way(script: Script) -> None:
+    """What becomes a Lua number out of an argument is `whole`."""
+    assert not re.search(r"tonumber\(ARGV", source.code(text(script)))
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ every_script = pytest.mark.parametrize("script", Script, ids=lambda script: scri
 NUMBERS: dict[Script, dict[str, str]] = {
     Script.NAMESPACE_OPEN: {},
     Script.ACTOR_OPEN: {
+        "text": "inside `whole`",
         "ARGV[5]": "a duration in seconds",
         "now": "a time in seconds",
         "seen": "the same",
@@ -31,7 +32,11 @@ NUMBERS: dict[Script, dict[str, str]] = {
         "cleaned": "the same",
         "seq": "a number of a flush counts up from 1",
     },
-    Script.ACTOR_CLOSE: {"ARGV[2]": "base, a number of a flush", "recorded": "a number of a flush"},
+    Script.ACTOR_CLOSE: {
+        "text": "inside `whole`",
+        "ARGV[2]": "base, a number of a flush",
+        "recorded": "a number of a flush",
+    },
     Script.SLOTS_MERGE: {
         "text": "inside `whole`",
         "ARGV[2]": "seq, a number of a flush",
@@ -40,9 +45,19 @@ NUMBERS: dict[Script, dict[str, str]] = {
         "recorded": "a number of a flush",
         "call('HGET', registry, 'n')": "numbers of actors and dots count up from 1",
     },
-    Script.SLOTS_FOLD: {"ARGV[2]": "delay, seconds", "now": "a time in seconds", "seen": "the same"},
+    Script.SLOTS_FOLD: {
+        "text": "inside `whole`",
+        "ARGV[2]": "delay, seconds",
+        "now": "a time in seconds",
+        "seen": "the same",
+    },
     Script.SLOTS_READ: {},
-    Script.ACTORS_REAP: {"ARGV[1]": "ttl, seconds", "now": "a time in seconds", "seen": "the same"},
+    Script.ACTORS_REAP: {
+        "text": "inside `whole`",
+        "ARGV[1]": "ttl, seconds",
+        "now": "a time in seconds",
+        "seen": "the same",
+    },
     Script.ACTORS_CLEAN: {
         "text": "inside `whole`",
         "ARGV[1]": "walked, a time in seconds",
@@ -54,6 +69,7 @@ NUMBERS: dict[Script, dict[str, str]] = {
         "number": "numbers of actors count up from 1",
     },
     Script.JANITOR_LEASE: {
+        "text": "inside `whole`",
         "ARGV[1]": "period, seconds",
         "now": "a time in seconds",
         "settled[2] or '0'": "the same",
