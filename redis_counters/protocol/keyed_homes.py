@@ -15,7 +15,7 @@ from redis_counters.protocol.commands import CONTRACTS, Command, ErrorReply, Scr
 from redis_counters.protocol.keyed_calls import Call, Has, Like, Once, Plain
 from redis_counters.protocol.keys import KeySpace
 from redis_counters.protocol.namespace import look_up_namespace, open_namespace, opened_keys
-from redis_counters.protocol.permissions import denied_of, is_unnamed, named, trials
+from redis_counters.protocol.permissions import denied_of, lacks_name, named, trials
 from redis_counters.protocol.reads import Reads
 from redis_counters.protocol.refusals import error_for
 from redis_counters.protocol.replies import Reply
@@ -172,20 +172,13 @@ class Homes:
 def asked(commands: list[Command]) -> Steps[list[object]]:
     """Return the answers; where one says that the user may not run some command, it says which."""
     answers = yield commands
-    lacking = [command for command, raw in zip(commands, answers, strict=True) if command.script and _is_unnamed(raw)]
+    lacking = [command for command, raw in zip(commands, answers, strict=True) if command.script and lacks_name(raw)]
     if not lacking:
         return answers
-    tried = list({trial.plain: trial for command in lacking for trial in trials(command)}.values())
+    tried = trials(lacking)
     denied = denied_of(tried, (yield tried))
     # SADD cannot be tried without adding something: it is what is left.
     return [named(raw, denied or ["SADD"]) for raw in answers]
-
-
-def _is_unnamed(raw: object) -> bool:
-    if isinstance(raw, ErrorReply):
-        return is_unnamed(raw.text)
-    parts = [part for part in raw if isinstance(part, bytes)] if isinstance(raw, list) else []
-    return any(part.startswith(b"!") and is_unnamed(part.decode("utf-8", "replace")) for part in parts)
 
 
 def refused(name: bytes, reply: ErrorReply, script: Script | None) -> CounterError:

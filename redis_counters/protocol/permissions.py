@@ -61,17 +61,18 @@ def lacks_name(raw: object) -> bool:
     """True if an answer, or the error of a counter in it, is such an error."""
     if isinstance(raw, ErrorReply):
         return is_unnamed(raw.text)
-    return isinstance(raw, list) and len(raw) > 2 and any(is_unnamed(_text(part)) for part in raw[2:])
+    return isinstance(raw, list) and any(is_unnamed(_text(part)) for part in raw[1:])
 
 
-def trials(command: Command) -> list[Command]:
-    """Return the commands that a script calls, each to be tried by itself."""
-    key = command.keys[0]
-    assert command.script is not None
-    return [
-        Command(None, () if call == "TIME" else (key,), _TRIALS.get(call, ()), call.encode())
-        for call in CALLS[command.script]
-    ]
+def trials(commands: Iterable[Command]) -> list[Command]:
+    """Return what these scripts call, once each, to be tried by itself."""
+    found: dict[str, Command] = {}
+    for command in commands:
+        assert command.script is not None
+        for call in CALLS[command.script]:
+            keys = () if call == "TIME" else command.keys[:1]
+            found[call] = Command(None, keys, _TRIALS.get(call, ()), call.encode())
+    return list(found.values())
 
 
 def denied_of(tried: Sequence[Command], answers: Iterable[object]) -> list[str]:

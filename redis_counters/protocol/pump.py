@@ -135,7 +135,7 @@ def _settle(writer: Writer, clock: Callable[[], float]) -> Steps:
 
 def _denied(commands: Sequence[Command]) -> Generator[Send | Receive, object, list[str]]:
     """Return the names of the commands that the user may not run, of those that these scripts call."""
-    tried = list({trial.plain: trial for command in commands for trial in trials(command)}.values())
+    tried = trials(commands)
     answers = []
     for trial in tried:
         yield Send(trial)
