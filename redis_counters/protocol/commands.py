@@ -6,11 +6,13 @@ with what the scripts do. Script texts are read by ``drivers.lua_files``: nothin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 Argument = bytes | int
+
+T = TypeVar("T")
 
 
 class Script(Enum):
@@ -129,3 +131,9 @@ class ErrorReply:
     @property
     def code(self) -> str:
         return self.text.split(" ", 1)[0]
+
+
+def pieces(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Yield as many as one command takes, one part after the other."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

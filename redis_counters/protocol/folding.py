@@ -6,16 +6,17 @@ The part of the janitor that looks at counters; `janitor` says who is to be fold
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from typing import NamedTuple, TypeVar
 
 from redis_counters.errors import NotPermitted
-from redis_counters.protocol.commands import Command, ErrorReply, Script
+from redis_counters.protocol.answers import reply_of
+from redis_counters.protocol.commands import Command, ErrorReply, Script, pieces
 from redis_counters.protocol.keys import KeySpace, meta_key
 from redis_counters.protocol.refusals import error_for
-from redis_counters.protocol.registry import PIECE, actors_in, hscan, reply_of, scan, scanned
+from redis_counters.protocol.registry import PIECE, actors_in, hscan, scan, scanned
 from redis_counters.protocol.replies import BadReply
 from redis_counters.protocol.settings import Settings
 
@@ -196,8 +197,3 @@ def bucket_finder(keys: KeySpace) -> Callable[[bytes], int]:
         return bucket if bucket < keys.buckets else -1
 
     return bucket_of
-
-
-def pieces(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]

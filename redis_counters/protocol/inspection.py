@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from redis_counters.crdt.slotmap import SlotMap, parse
 from redis_counters.errors import WrongType
+from redis_counters.protocol.answers import list_of
 from redis_counters.protocol.commands import Command, hgetall, hmget
-from redis_counters.protocol.keys import KeySpace
 from redis_counters.protocol.namespace import look_up_namespace
 from redis_counters.protocol.reads import Reads, pairs_of
-from redis_counters.protocol.registry import is_actor, list_of, record_of
+from redis_counters.protocol.registry import is_actor, record_of
 from redis_counters.protocol.shards import check_told
 from redis_counters.protocol.values import Name, name_bytes, name_shown
 
@@ -57,7 +57,7 @@ def inspect(reads: Reads, name: Name) -> Generator[list[Command], list[object], 
     if writer.keys is None:
         (raw,) = yield [look_up_namespace(writer.settings)]
         reads.settle(raw)
-    keys = writer.keys or KeySpace(writer.settings.namespace, writer.settings.buckets)
+    keys = writer.presumed_keys
     maps: list[SlotMap] = []
     while len(maps) < max([1, writer.shards.of(raw_name), *(m.shards for m in maps[:1])]):
         (raw,) = yield [hgetall(keys.shard_key(raw_name, len(maps))[1])]

@@ -43,6 +43,11 @@ class Intake:
         self.early_changed: tuple[dict[bytes, None], dict[bytes, None]] = ({}, {})  # since the journal saw it
         self.calls = 0  # the last call that was recorded by itself, and is in the totals
 
+    @property
+    def presumed_keys(self) -> KeySpace:
+        """The keys of the namespace; as long as nobody has found its record, by this client's own options."""
+        return self.keys or KeySpace(self.settings.namespace, self.settings.buckets)
+
     def settle(self, keys: KeySpace, now: float) -> None:
         """The buckets are known: what was counted so far gets its places.
 

@@ -25,7 +25,8 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Iterable
 from itertools import islice
 
-from redis_counters.protocol.commands import Command, Script, hmget
+from redis_counters.protocol.answers import list_of, reply_of
+from redis_counters.protocol.commands import Command, Script, hmget, pieces
 from redis_counters.protocol.folding import (
     Plan,
     Steps,
@@ -35,7 +36,6 @@ from redis_counters.protocol.folding import (
     bucket_finder,
     fold,
     lease,
-    pieces,
     upkeep_of,
     walk,
 )
@@ -48,9 +48,7 @@ from redis_counters.protocol.registry import (
     Record,
     actors_in,
     hscan,
-    list_of,
     record_of,
-    reply_of,
     scanned,
     time_of,
 )

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from redis_counters.errors import CounterError, Unavailable
-from redis_counters.protocol.commands import Argument, Command, ErrorReply, Script
+from redis_counters.protocol.commands import Argument, Command, ErrorReply, Script, pieces
 from redis_counters.protocol.keyed_calls import Call, Has, Like, Once, Plain, Seed
-from redis_counters.protocol.keyed_homes import MOST_ATTEMPTS, Homes, Steps, asked, pieces, refused
+from redis_counters.protocol.keyed_homes import MOST_ATTEMPTS, MOST_ITEMS, Homes, Steps, asked, refused
 from redis_counters.protocol.reads import Reads
 from redis_counters.protocol.replies import BadReply
 
@@ -92,7 +92,7 @@ class Keyed(Homes):
             apart: object = call.ttl if isinstance(call, Once) else users if isinstance(call, Has) else None
             groups.setdefault((type(call), bucket, apart), []).append(call)
         for (kind, bucket, apart), group in groups.items():
-            for part in pieces(group):
+            for part in pieces(group, MOST_ITEMS):
                 if kind is Has:
                     told = [call.user for call in part if isinstance(call, Has)]
                     assert isinstance(apart, bytes)

@@ -6,12 +6,12 @@ then: if somebody deletes shard 0, it has to be told anew, as well as how many s
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from redis_counters.errors import CounterError, Overflow, Refused, Unavailable, WrongType
-from redis_counters.protocol.commands import CONTRACTS, Command, ErrorReply, Script
+from redis_counters.protocol.commands import CONTRACTS, Command, ErrorReply, Script, pieces
 from redis_counters.protocol.keyed_calls import Call, Has, Like, Once, Plain
 from redis_counters.protocol.keys import KeySpace
 from redis_counters.protocol.namespace import look_up_namespace, open_namespace, opened_keys
@@ -50,9 +50,7 @@ class Homes:
 
     @property
     def keys(self) -> KeySpace:
-        """The keys of the namespace; as long as nobody has found its record, by this client's own options."""
-        settings = self.writer.settings
-        return self.writer.keys or KeySpace(settings.namespace, settings.buckets)
+        return self.writer.presumed_keys
 
     def settle(self, calls: Iterable[Call]) -> Steps[None]:
         """The buckets are known. Who only reads makes no record of the namespace, and goes by his own options."""
@@ -103,7 +101,7 @@ class Homes:
             by_bucket: dict[int, list[bytes]] = {}
             for name in waiting:
                 by_bucket.setdefault(self.keys.bucket(name, 0), []).append(name)
-            parts = [(bucket, part) for bucket, some in by_bucket.items() for part in pieces(some)]
+            parts = [(bucket, part) for bucket, some in by_bucket.items() for part in pieces(some, MOST_ITEMS)]
             commands = []
             for bucket, part in parts:
                 keys = [self.keys.registries[bucket], *(self.keys.shard_key(name, 0)[1] for name in part)]
@@ -188,9 +186,3 @@ def refused(name: bytes, reply: ErrorReply, script: Script | None) -> CounterErr
         return found
     kind = WrongType if reply.code == "WRONGTYPE" else Overflow if "overflow" in reply.text else Refused
     return kind(f"counter {name_shown(name)!r}: {reply.text}", counter=name)
-
-
-def pieces(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Yield as many as one script takes, one part after the other."""
-    for start in range(0, len(items), MOST_ITEMS):
-        yield items[start : start + MOST_ITEMS]

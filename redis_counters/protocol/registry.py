@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from redis_counters.protocol.commands import CONTRACTS, Command, ErrorReply, Script
+from redis_counters.protocol.answers import list_of
+from redis_counters.protocol.commands import Command, ErrorReply
 from redis_counters.protocol.reads import pairs_of
-from redis_counters.protocol.refusals import error_for
-from redis_counters.protocol.replies import BadReply, Reply
+from redis_counters.protocol.replies import BadReply
 
 PIECE = 250  # fields that are read at a time
 TIME = Command(None, (), (), b"TIME")
@@ -88,21 +88,6 @@ def time_of(raw: object) -> int:
     if not isinstance(seconds, bytes) or not seconds.isdigit():
         raise BadReply("expected the time")
     return int(seconds)
-
-
-def reply_of(raw: object, script: Script) -> Reply:
-    if isinstance(raw, ErrorReply):
-        raise error_for(raw, script)
-    return Reply(raw, CONTRACTS[script].replies)
-
-
-def list_of(raw: object, length: int | None = None) -> list[object]:
-    """Return the answer as a list, of that length. Raises BadReply, and what Redis refuses."""
-    if isinstance(raw, ErrorReply):
-        raise error_for(raw, None)
-    if not isinstance(raw, (list, tuple)) or len(raw) != (len(raw) if length is None else length) or not raw:
-        raise BadReply(f"expected a list, got {type(raw).__name__}")
-    return list(raw)
 
 
 def scanned(raw: object, *, fields: bool) -> tuple[bytes, Any] | None:
