@@ -18,6 +18,8 @@ import sys
 
 from tests.servers import RealServer, kinds
 
+if not kinds():
+    sys.exit("no server: neither on PATH nor in a wheel that is built for this Python and machine")
 server = RealServer.start(kinds()[0])
 try:
     sys.exit(subprocess.run([sys.executable, "tests/drivers/run_small.py", server.url]).returncode)
