@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from redis_counters.drivers.chance import default_display, mint
-from redis_counters.drivers.redis_py.clients import is_asyncio, pool_of
+from redis_counters.drivers.redis_py.clients import check_encoding, is_asyncio, pool_of
 from redis_counters.errors import UsageError
 from redis_counters.events import Observer
 from redis_counters.protocol.core import Core
@@ -34,7 +34,7 @@ def make_core(
     client: Any, *, asyncio: bool, actor: str | None, observer: Observer | None, options: Mapping[str, Any]
 ) -> Core:
     """Return a core with these options. Raises TypeError, UsageError for the client or an option."""
-    pool_of(client)
+    check_encoding(pool_of(client))
     if is_asyncio(client) != asyncio:
         face, other = ("redis.asyncio", "redis_counters.asyncio") if not asyncio else ("redis", "redis_counters")
         raise UsageError(f"client is one of {face}: use {other}.Counters with it")

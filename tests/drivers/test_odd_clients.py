@@ -14,6 +14,7 @@ from redis.asyncio.retry import Retry as AsyncioRetry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from redis_counters import UsageError
 from redis_counters.testing import LossyLink
 from tests.faces.either import FACES, Either, client_of, closed, count, tally, truth, workload
 from tests.servers import Kind, RealServer
@@ -26,7 +27,6 @@ ODD: dict[str, dict[str, Any]] = {
     "protocol 3": {"protocol": 3},
     "protocol 3, decoded": {"protocol": 3, "decode_responses": True},
     "latin-1, decoded": {"encoding": "latin-1", "decode_responses": True},
-    "utf-16": {"encoding": "utf-16"},
     "ascii, strict, decoded": {"encoding": "ascii", "encoding_errors": "strict", "decode_responses": True},
     "single_connection_client": {"single_connection_client": True},
     "health_check_interval": {"health_check_interval": 1},
@@ -59,6 +59,41 @@ def test_options_of_a_client_make_no_difference(any_server: RealServer, face: st
         client = client_of(face, any_server, **options)
         try:
             await counted_exactly(face, client, any_server)
+        finally:
+            await closed(client)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize(
+    ("encoding", "good"),
+    [
+        ("utf-8", True),
+        ("latin-1", True),
+        ("ascii", True),
+        ("cp1252", True),
+        ("utf-16", False),
+        ("utf-32-le", False),
+        ("utf-7", False),
+        ("cp037", False),
+        ("shift_jis", True),
+        ("unheard-of", False),
+        ("hex", False),
+    ],
+)
+@pytest.mark.parametrize("options", [{}, {"decode_responses": True}, {"client_name": "bob", "protocol": 2}])
+def test_encodings(any_server: RealServer, face: str, encoding: str, good: bool, options: dict[str, Any]) -> None:
+    """A client with an encoding that redis-py cannot send commands in is refused at once; others count exactly."""
+
+    async def main() -> None:
+        client = client_of(face, any_server, encoding=encoding, **options)
+        try:
+            if good:
+                await counted_exactly(face, client, any_server)
+            else:
+                with pytest.raises(UsageError, match=f"^client: its option encoding.*{encoding!r}"):
+                    Either(face, client)
         finally:
             await closed(client)
 

@@ -8,6 +8,8 @@ from typing import Any, Protocol, cast
 
 from redis_counters.errors import UsageError
 
+_PRINTABLE = "".join(map(chr, range(32, 127)))
+
 
 class Connection(Protocol):
     """What a lane needs of a connection of redis-py, blocking; the asyncio one has the same, awaited."""
@@ -43,6 +45,17 @@ def pool_of(client: object) -> Pool:
     if pool is None or not hasattr(client, "execute_command") or hasattr(client, "command_stack"):  # a pipeline has one
         raise UsageError(f"client must be a redis-py client of one server (or Sentinel), not {type(client).__name__}")
     return cast(Pool, pool)
+
+
+def check_encoding(pool: Pool) -> None:
+    """Raises UsageError if redis-py would not send its own commands (AUTH, CLIENT) so that Redis understands them."""
+    encoding = getattr(pool, "connection_kwargs", {}).get("encoding", "utf-8")
+    try:
+        if _PRINTABLE.encode(encoding) == _PRINTABLE.encode("ascii"):
+            return
+    except (LookupError, TypeError, UnicodeError):
+        pass
+    raise UsageError(f"client: its option encoding has to be one that leaves ASCII as it is, got {encoding!r}")
 
 
 def is_asyncio(client: object) -> bool:

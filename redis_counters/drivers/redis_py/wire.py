@@ -1,6 +1,6 @@
 """Commands as redis-py sends them, and its answers in bytes.
 
-Answers are never decoded: a client's ``decode_responses`` and ``encoding`` make no difference.
+Answers are never decoded: a client's ``decode_responses`` and ``encoding`` (if it is like ASCII) make no difference.
 """
 
 from __future__ import annotations
