@@ -67,12 +67,13 @@ def common(
         str | None, typer.Option("--url", envvar=options.URL_VARIABLE, show_envvar=False, hidden=True)
     ] = None,
     namespace: Annotated[str | None, typer.Option("--namespace", hidden=True)] = None,
+    region: Annotated[str | None, typer.Option("--region", hidden=True)] = None,
     as_json: Annotated[bool, typer.Option("--json", hidden=True)] = False,
     _version: Annotated[
         bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    given = {"url": url, "namespace": namespace, "as_json": as_json or None}
+    given = {"url": url, "namespace": namespace, "region": region, "as_json": as_json or None}
     defaults = {name: value for name, value in given.items() if value is not None}
     context.default_map = dict.fromkeys(
         (command.callback.__name__ for command in app.registered_commands if command.callback), defaults

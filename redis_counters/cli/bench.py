@@ -40,6 +40,7 @@ class Result:
 def bench(
     url: options.Url = options.DEFAULT_URL,
     namespace: options.Namespace = options.DEFAULT_NAMESPACE,
+    region: options.Region = options.DEFAULT_REGION,
     seconds: Annotated[
         float,
         typer.Option("--seconds", min=0.05, max=60, callback=options.a_number, help="For each way of counting."),
@@ -50,7 +51,7 @@ def bench(
 
     Counts in scratch keys beside the namespace and removes them. Exit code 1 if a result is not what was issued.
     """
-    results = run(url, f"{namespace}-bench-{secrets.token_hex(4)}", seconds)
+    results = run(url, f"{namespace}-bench-{secrets.token_hex(4)}", region, seconds)
     slowest = results[0].rate
     if as_json:
         rows = [asdict(r) | {"rate": r.rate, "times_incr": r.rate / slowest} for r in results]
@@ -69,13 +70,13 @@ def bench(
         raise typer.Exit(1)
 
 
-def run(url: str, namespace: str, seconds: float) -> list[Result]:
+def run(url: str, namespace: str, region: str, seconds: float) -> list[Result]:
     """Measure the four ways of counting, each for about ``seconds``, in keys of this namespace, and remove these."""
     scratch, distinct = namespace_bytes(namespace), [f"name:{number}" for number in range(MOST_DISTINCT)]
     opened = open_url(url, asyncio=False)
     client: redis.Redis = opened.client
     try:
-        with Counters(client, namespace=namespace) as counters:
+        with Counters(client, namespace=namespace, region=region) as counters:
             counters.incr("warm")
             counters.flush(timeout=10)
             return [

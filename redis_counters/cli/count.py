@@ -35,6 +35,7 @@ def count(
     ] = 60.0,
     url: options.Url = options.DEFAULT_URL,
     namespace: options.Namespace = options.DEFAULT_NAMESPACE,
+    region: options.Region = options.DEFAULT_REGION,
     as_json: options.Json = False,
 ) -> None:
     """Count the lines of files or of standard input: each line is the name of a counter.
@@ -48,7 +49,7 @@ def count(
     sources = reading.check([output.to_bytes(name) for name in files or ["-"]])
     tally = Tally()
     trouble: Exception | None = None
-    with Stop() as stop, Delivery(url, namespace, tally, stop, timeout) as delivery:
+    with Stop() as stop, Delivery(url, namespace, region, tally, stop, timeout) as delivery:
         delivery.check()  # a server that is away is told of before anything is read
         with progress(sources) as delivery.show:
             try:

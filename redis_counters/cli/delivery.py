@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any
 
 from redis_counters import Counters
 from redis_counters.cli import output
@@ -26,10 +27,10 @@ _CLOSE = 30.0
 class Delivery:
     """Counts blocks of names. ``timeout``: seconds that it waits for a Redis that is away; ``show`` is the bar."""
 
-    def __init__(self, url: str, namespace: str, tally: Tally, stop: Stop, timeout: float) -> None:
+    def __init__(self, url: str, namespace: str, region: str, tally: Tally, stop: Stop, timeout: float) -> None:
         self.show: Show = show_nothing
         self._opened = open_url(url, asyncio=False)
-        self._namespace = namespace
+        self._options: dict[str, Any] = {"namespace": namespace, "region": region}
         self._tally = tally
         self._stop = stop
         self._timeout = timeout
@@ -93,7 +94,7 @@ class Delivery:
             raise told from error
 
     def _new_counters(self) -> Counters:
-        return Counters(self._opened.client, namespace=self._namespace, max_pending=MAX_PENDING)
+        return Counters(self._opened.client, **self._options, max_pending=MAX_PENDING)
 
     def _make_room(self, names: int) -> bool:
         """Asked before a block, so that ``incr`` never refuses in the middle of one."""

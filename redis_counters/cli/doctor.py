@@ -6,6 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from redis_counters.errors import CounterError, SchemaMismatch
+from redis_counters.protocol.keys import KeySpace
+
 # Below this version scripts lack what they need: effects replication by default, HSET of several fields.
 _OLDEST = (6, 2)
 # The words by which a server tells that the user may not do it, in the code or, inside a script, in the text.
@@ -145,6 +148,15 @@ def replication(info: Facts, config: Facts) -> Finding:
         return Finding("replication", Level.WARNING, f"{found}, {lost} not online", "See the log of the follower.")
     needed = str(config.get("min-replicas-to-write", "not known"))
     return Finding("replication", Level.OK, f"{found}, min-replicas-to-write {needed}")
+
+
+def namespace(found: KeySpace | CounterError | None) -> Finding:
+    """Whether the namespace is one that clients with these options can use."""
+    if isinstance(found, SchemaMismatch):
+        return Finding("namespace", Level.PROBLEM, _cut(str(found)), "Give --namespace and --region as its clients do.")
+    if isinstance(found, CounterError):
+        return Finding("namespace", Level.WARNING, _cut(str(found)), "Put right what stands above, then ask again.")
+    return Finding("namespace", Level.OK, f"in use, {found.buckets} buckets" if found else "not in use yet")
 
 
 def permissions(trials: Iterable[Trial]) -> list[Finding]:

@@ -14,8 +14,13 @@ from redis.exceptions import NoPermissionError, NoScriptError, ReadOnlyError
 from redis_counters.cli import doctor as judge
 from redis_counters.cli import options, output
 from redis_counters.cli.doctor import Facts, Finding, Level, Trial
+from redis_counters.drivers.redis_py.asking import ask
 from redis_counters.drivers.urls import open_url
-from redis_counters.protocol.keys import namespace_bytes
+from redis_counters.errors import CounterError
+from redis_counters.protocol.answers import list_of
+from redis_counters.protocol.keys import KeySpace, namespace_bytes
+from redis_counters.protocol.namespace import look_up_namespace, settled_keys
+from redis_counters.protocol.settings import Settings, make_settings
 
 CONFIG = ("maxmemory", "maxmemory-policy", "save", "appendonly", "appendfsync", "min-replicas-to-write")
 
@@ -50,7 +55,9 @@ return answers
 INSIDE = ("TIME", "EXISTS", "HGET", "HMGET", "HGETALL", "HDEL", "HSET", "HSETNX", "HINCRBY")
 
 
-def examine(client: redis.Redis, namespace: str = options.DEFAULT_NAMESPACE) -> list[Finding]:
+def examine(
+    client: redis.Redis, namespace: str = options.DEFAULT_NAMESPACE, region: str = options.DEFAULT_REGION
+) -> list[Finding]:
     """What is good and bad about a server, and a client, for counters in this namespace. Writes nothing that stays.
 
     Raises: redis.RedisError, if the server does not answer.
@@ -65,6 +72,7 @@ def examine(client: redis.Redis, namespace: str = options.DEFAULT_NAMESPACE) -> 
         judge.replication(info, config),
         *judge.permissions(try_commands(client, namespace_bytes(namespace))),
         *judge.housekeeping(_try_scans(client, namespace_bytes(namespace))),
+        judge.namespace(_look_up(client, make_settings(namespace=namespace, region=region))),
         *judge.keyed(try_keyed(client, namespace_bytes(namespace))),
         *judge.optional_permissions([info_trial, config_trial]),
         judge.retries(*_retries(settings)),
@@ -75,12 +83,13 @@ def examine(client: redis.Redis, namespace: str = options.DEFAULT_NAMESPACE) -> 
 def doctor(
     url: options.Url = options.DEFAULT_URL,
     namespace: options.Namespace = options.DEFAULT_NAMESPACE,
+    region: options.Region = options.DEFAULT_REGION,
     as_json: options.Json = False,
 ) -> None:
     """Check the server, its settings and the permissions; say what to do. Exit code 1 if something does not work."""
     opened = open_url(url, asyncio=False)
     try:
-        findings = examine(opened.client, namespace)
+        findings = examine(opened.client, namespace, region)
     finally:
         opened.stop_all()
     if as_json:
@@ -119,6 +128,16 @@ def try_commands(client: redis.Redis, namespace: bytes) -> Iterator[Trial]:
     yield from (
         _try(client, command, *arguments)[0] for command, *arguments in (("HGETALL", key), ("HMGET", key, b"f"))
     )
+
+
+def _look_up(client: redis.Redis, settings: Settings) -> KeySpace | CounterError | None:
+    """The keys of the namespace, None if it is not in use, or what keeps it from being used or looked up."""
+    try:
+        (raw,) = ask(client, [look_up_namespace(settings)])
+        values = list_of(raw)
+        return None if None in values else settled_keys(values, settings)
+    except CounterError as error:
+        return error
 
 
 def _try_scans(client: redis.Redis, namespace: bytes) -> Iterator[Trial]:

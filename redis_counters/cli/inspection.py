@@ -26,6 +26,7 @@ def inspect(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the counter.")],
     url: options.Url = options.DEFAULT_URL,
     namespace: options.Namespace = options.DEFAULT_NAMESPACE,
+    region: options.Region = options.DEFAULT_REGION,
     as_json: options.Json = False,
 ) -> None:
     """Show what Redis holds of a counter: its shards, and in each the slots of the actors, floors and base.
@@ -34,7 +35,7 @@ def inspect(
     decrements. 'base' is what actors that ended had counted. 'seen' is when the actor last told that it lives. --json
     tells more.
     """
-    with session(url, namespace) as counters:
+    with session(url, namespace, region) as counters:
         found = counters.inspect(output.to_bytes(name))
     if as_json:
         output.print_json(_as_json(name, found))

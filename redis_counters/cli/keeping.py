@@ -32,6 +32,7 @@ COLUMNS = ["bucket", "actor", "writer", "state", "last change", "silent for"]
 def actors(
     url: options.Url = options.DEFAULT_URL,
     namespace: options.Namespace = options.DEFAULT_NAMESPACE,
+    region: options.Region = options.DEFAULT_REGION,
     as_json: options.Json = False,
 ) -> None:
     """List the actors: who counts, who was closed, and who is folded and remembered.
@@ -39,7 +40,7 @@ def actors(
     An actor is one process's identity in one bucket. The last change is its last flush, or when it was closed or
     folded, by the server's clock.
     """
-    with _connected(url, make_settings(namespace=namespace)) as (client, keys):
+    with _connected(url, make_settings(namespace=namespace, region=region)) as (client, keys):
         now, found = _driven(client, all_records(keys.registries)) if keys is not None else (0, [])
     found.sort(key=lambda located: (located[0], located[1].seen, located[1].actor))
     if as_json:
@@ -79,6 +80,7 @@ def actors(
 def fold(
     url: options.Url = options.DEFAULT_URL,
     namespace: options.Namespace = options.DEFAULT_NAMESPACE,
+    region: options.Region = options.DEFAULT_REGION,
     as_json: options.Json = False,
     actor_ttl: Annotated[
         float,
@@ -95,7 +97,7 @@ def fold(
     Clients do so by themselves in the background; any number of them may, at the same time. It goes in small steps:
     the server is never held up. Exit code 1 if something could not be folded.
     """
-    settings = make_settings(namespace=namespace, actor_ttl=actor_ttl, retention=retention)
+    settings = make_settings(namespace=namespace, region=region, actor_ttl=actor_ttl, retention=retention)
     upkeep, tally = upkeep_of(settings), Tally()
     with _connected(url, settings) as (client, keys), _progress(tally) as show:
         if keys is not None:

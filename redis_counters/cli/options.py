@@ -10,6 +10,7 @@ import typer
 URL_VARIABLE = "REDIS_COUNTERS_URL"
 DEFAULT_URL = "redis://localhost:6379/0"
 DEFAULT_NAMESPACE = "rc"
+DEFAULT_REGION = "main"
 
 # show_default=False: a URL from the environment may hold a password, and help would print it.
 Url = Annotated[
@@ -25,6 +26,9 @@ Url = Annotated[
     ),
 ]
 Namespace = Annotated[str, typer.Option("--namespace", metavar="NAME", help="The prefix of all keys.")]
+Region = Annotated[
+    str, typer.Option("--region", metavar="NAME", help="The name of this deployment, as its clients have it.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 
 

@@ -19,6 +19,7 @@ def get(
     names: Annotated[list[str], typer.Argument(metavar="NAME", help="Names of counters.")],
     url: options.Url = options.DEFAULT_URL,
     namespace: options.Namespace = options.DEFAULT_NAMESPACE,
+    region: options.Region = options.DEFAULT_REGION,
     as_json: options.Json = False,
 ) -> None:
     """Print the values of counters.
@@ -27,7 +28,7 @@ def get(
     counted is 0. A name that starts with a dash goes behind '--'.
     """
     wanted = [output.to_bytes(name) for name in names]
-    with session(url, namespace) as counters:
+    with session(url, namespace, region) as counters:
         found = counters.get_many(wanted, max_age=0)
     values = {name: int(found[name]) for name in wanted}
     if as_json:
@@ -44,13 +45,14 @@ def incr(
     amount: Annotated[int, typer.Argument(metavar="N", help="A whole number of 64 bits; below zero to take away.")] = 1,
     url: options.Url = options.DEFAULT_URL,
     namespace: options.Namespace = options.DEFAULT_NAMESPACE,
+    region: options.Region = options.DEFAULT_REGION,
     as_json: options.Json = False,
 ) -> None:
     """Add N (1) to a counter and print its new value, when Redis has confirmed it."""
     if abs(amount) > MOST:
         raise UsageError(f"N lies between -{MOST} and {MOST}")
     counter = output.to_bytes(name)
-    with session(url, namespace) as counters:
+    with session(url, namespace, region) as counters:
         counters.get(counter, max_age=0)  # a server that is away is told of before anything is counted
         counters.add(counter, amount)
         try:

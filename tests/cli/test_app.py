@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
+import typer
 
 import redis_counters
+from redis_counters import Counters
+from redis_counters.cli.app import app
 from tests.cli.commands import COMMAND, TIMEOUT, environment, run
 from tests.servers import RealServer, free_port
 
@@ -104,6 +108,45 @@ def test_options_before_the_command(any_server: RealServer) -> None:
     assert run(None, "--url", away, "get", "a", "--url", any_server.url).stdout == b"a\t5\n"
     assert run(any_server, "--namespace", "other", "get", "a").stdout == b"a\t0\n"
     assert run(any_server, "--url", away, "get", "a").returncode == 1
+
+
+REGIONAL: list[list[str]] = [
+    ["count"],
+    ["get", "a"],
+    ["incr", "a"],
+    ["inspect", "a"],
+    ["actors"],
+    ["fold"],
+    ["doctor"],
+    ["bench", "--seconds", "0.05"],
+]
+
+
+def test_every_command_that_has_a_namespace_has_a_region() -> None:
+    """So the next test has all of them."""
+    group: Any = typer.main.get_command(app)
+    options = {name: {o for p in command.params for o in p.opts} for name, command in group.commands.items()}
+    assert {name for name, has in options.items() if "--namespace" in has} == {name for name, *_ in REGIONAL}
+
+
+@pytest.mark.parametrize("command", REGIONAL, ids=lambda command: command[0])
+def test_region(any_server: RealServer, command: list[str]) -> None:
+    """Of a namespace in another region than main: with its region a command works, else it says which one it has."""
+    with Counters.from_url(any_server.url, region="east") as counters:
+        counters.incr("a", 5)
+        counters.flush()
+    here = run(any_server, "--region", "east", *command, stdin=b"a\n")
+    assert here.returncode == 0, here.stderr
+    assert run(any_server, *command, "--region", "east", stdin=b"a\n").returncode == 0
+    for wrong in ([], ["--region", "west"]):
+        there = run(any_server, *command, *wrong, stdin=b"a\n")
+        if command[0] == "bench":  # counts in a namespace of its own
+            assert there.returncode == 0
+        else:
+            assert there.returncode == 1
+            assert b"belongs to region 'east'" in there.stdout + there.stderr
+    counted = {"count": 2, "incr": 2}.get(command[0], 0)
+    assert run(any_server, "get", "a", "--region", "east").stdout == b"a\t%d\n" % (5 + counted)
 
 
 def test_reader_goes_away(any_server: RealServer) -> None:

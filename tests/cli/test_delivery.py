@@ -20,7 +20,7 @@ def test_a_client_that_holds_too_much_is_replaced(server: RealServer, monkeypatc
     """Slots never exceed the limit by more than a block; hot and cold names are exact across the clients."""
     monkeypatch.setattr(delivery, "MAX_SLOTS", 100)
     held, flushed = [], []
-    with Stop() as stop, Delivery(server.url, "rc", Tally(), stop, timeout=30) as into:
+    with Stop() as stop, Delivery(server.url, "rc", "main", Tally(), stop, timeout=30) as into:
         into.show = lambda tally, count, note="": flushed.append(count)
         for number in range(40):
             cold = {b"%d" % (number * 10 + i): 2 for i in range(10)}
@@ -40,7 +40,7 @@ def test_pending_names_are_limited(private_server: RealServer, monkeypatch: pyte
     """With a server that hangs it waits before a block, then gives up, and nothing of that block is counted."""
     monkeypatch.setattr(delivery, "MAX_PENDING", 100)
     names = [b"%d" % number for number in range(120)]
-    with Stop() as stop, Delivery(private_server.url, "rc", Tally(), stop, timeout=0.5) as into:
+    with Stop() as stop, Delivery(private_server.url, "rc", "main", Tally(), stop, timeout=0.5) as into:
         into.check()
         private_server.pause()
         assert into.count(dict.fromkeys(names[:60], 1), b"")
@@ -54,7 +54,7 @@ def test_a_signal_ends_the_waiting(private_server: RealServer, monkeypatch: pyte
     """Told to stop, it does not wait for a server that hangs, and what could not be taken in is not counted."""
     monkeypatch.setattr(delivery, "MAX_PENDING", 100)
     names = [b"%d" % number for number in range(120)]
-    with Stop() as stop, Delivery(private_server.url, "rc", Tally(), stop, timeout=30) as into:
+    with Stop() as stop, Delivery(private_server.url, "rc", "main", Tally(), stop, timeout=30) as into:
         into.check()
         private_server.pause()
         assert into.count(dict.fromkeys(names[:60], 1), b"")

@@ -215,6 +215,7 @@ def test_a_plain_server(server: RealServer) -> None:
         "persistence": WARNING,
         "replication": OK,
         "permissions": OK,
+        "namespace": OK,
         "client retries": OK,
         "client connection": OK,
     }

@@ -114,7 +114,7 @@ def test_it_fits_on_a_terminal_of_80_columns(
         counters.decr("likes", 3)
         counters.flush()
         monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-        inspection.inspect("likes", any_server.url, "rc", False)
+        inspection.inspect("likes", any_server.url, "rc", "main", False)
     lines = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines()
     assert max(map(len, lines)) <= 80
     assert all(f" {column} " in lines[2] for column in inspection.COLUMNS)

@@ -122,8 +122,8 @@ def test_it_fits_on_a_terminal_of_80_columns(
         house.short_lived(b"x")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    keeping.actors(any_server.url, "rc", False)
-    keeping.fold(any_server.url, "rc", False, 3600.0, 86400.0, False)
+    keeping.actors(any_server.url, "rc", "main", False)
+    keeping.fold(any_server.url, "rc", "main", False, 3600.0, 86400.0, False)
     lines = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines()
     assert max(map(len, lines)) <= 80
     assert sum(bool(re.search(r" open +│ \d{4}-\d\d-\d\d \d\d:\d\d:\d\d │ \d+ s +│", line)) for line in lines) == 3
