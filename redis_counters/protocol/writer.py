@@ -6,22 +6,22 @@ Sans-I/O: it is told the time, is asked for requests and is given their answers.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
-from redis_counters.errors import CounterError, NotRecorded, Overflow, Refused
+from redis_counters.errors import CounterError, NotRecorded
 from redis_counters.events import Event, EventKind
 from redis_counters.protocol.actor import Actor, Phase
 from redis_counters.protocol.buffer import Buffer
 from redis_counters.protocol.commands import CONTRACTS, Command, ErrorReply, Script
 from redis_counters.protocol.durability import confirm, shortfall
-from redis_counters.protocol.intake import Intake
 from redis_counters.protocol.keys import name_of, shard_of
+from redis_counters.protocol.outstanding import Outstanding
 from redis_counters.protocol.recorder import Recorder
 from redis_counters.protocol.refusals import error_for, refusal, surely_not_applied
 from redis_counters.protocol.replies import Reply
 from redis_counters.protocol.settings import Settings
-from redis_counters.protocol.slots import ALL, Kind, Table
+from redis_counters.protocol.slots import ALL, Kind
 from redis_counters.protocol.values import name_shown
 
 _POLICY = re.compile(rb"maxmemory_policy:([\w-]+)")
@@ -34,7 +34,7 @@ class Request(NamedTuple):
     command: Command
 
 
-class Writer(Intake):
+class Writer(Outstanding):
     """All that a client has counted and not let go of, on its way to Redis."""
 
     def __init__(self, settings: Settings, buffer: Buffer, mint: Callable[[], str]) -> None:
@@ -112,10 +112,6 @@ class Writer(Intake):
             for table in self._tables():
                 table.stop = table.end
             self.full = self.waiting() >= self.settings.max_pending
-
-    def _tables(self) -> Iterator[Table]:
-        for actor in self.actors():
-            yield from actor.tables
 
     def next_request(self, now: float) -> Request | None:
         """Return what to send next, of a bucket that waits for no answer; buckets take turns."""
@@ -292,14 +288,6 @@ class Writer(Intake):
 
     # -- looking at it
 
-    def actors(self) -> Iterator[Actor]:
-        for bucket in self.buckets:
-            yield from bucket.actors
-
-    def own(self, bucket: int) -> list[Actor]:
-        """Return the actors of this process in a bucket."""
-        return self.buckets[bucket].actors if self.buckets else []
-
     @property
     def clean(self) -> bool:
         """Nothing waits to be sent now."""
@@ -322,49 +310,3 @@ class Writer(Intake):
     def house_due(self, now: float) -> bool:
         """True if some actor should be looked at for rotation, or may end."""
         return any(len(bucket.actors) > 1 or bucket.due(now) for bucket in self.buckets)
-
-    def waiting(self) -> int:
-        """Return how many slots are not acknowledged. Cost: O(buckets)."""
-        count = self.unplaced + len(self.early[0]) + len(self.early[1])
-        for actor in self.actors():
-            count += len(actor.unknown) if actor.unknown else 0
-            count += sum(len(t.dirty) + len(t.gated) + len(t.refused) for t in actor.tables)
-        return count
-
-    def pending(self) -> dict[str | bytes, int]:
-        """Return the amount per name that is not acknowledged. Cost: O(names held)."""
-        self.drain()
-        amounts: dict[bytes, int] = dict(self.early[0])
-        for name, amount in self.early[1].items():
-            amounts[name] = amounts.get(name, 0) - amount
-        for actor in self.actors():
-            for table, sign in zip(actor.tables, (1, -1), strict=False):
-                for key, amount in table.pending():
-                    name = name_of(key)
-                    amounts[name] = amounts.get(name, 0) + sign * amount
-        return {name_shown(name): amount for name, amount in amounts.items() if amount}
-
-    def refusals(self) -> list[Refused]:
-        """Return what Redis, or the range of a slot, refuses at present, one error per counter."""
-        found: dict[bytes, Refused] = {
-            name: Overflow(f"counter {name_shown(name)!r}: {amount} more do not fit into an int64 slot", counter=name)
-            for name, amount in self.overflowed.items()
-        }
-        for table in self._tables():
-            for key, text in table.refused.items():
-                found.setdefault(name_of(key), refusal(key, text))
-        return list(found.values())
-
-    def retry_refused(self) -> None:
-        """What Redis refused is to be sent again; in other shards than 0 only when their number is published."""
-        gates = self.gates
-        for actor in self.actors() if gates is not None else ():
-            for table in actor.tables:
-                refused, table.refused = table.refused, {}
-                for key in refused:
-                    shard = shard_of(key)
-                    if gates is not None and shard and table.kind is not Kind.SHARDS:
-                        name = name_of(key)
-                        gates.publish(name, max(self.shards.of(name), shard + 1), actor.bucket, key)
-                    if key not in table.gated:
-                        table.dirty[key] = None
