@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
 
 from redis_counters.drivers.pacing import (
     IDLE_POLL,
@@ -16,13 +15,10 @@ from redis_counters.drivers.pacing import (
 from redis_counters.drivers.redis_py.clients import Client
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.redis_py.lanes import AsyncioLane
+from redis_counters.drivers.tasks.rounds import Rounds, running_loop, set_within
 from redis_counters.errors import Unavailable
 from redis_counters.events import EventKind, log
 from redis_counters.protocol.core import Core
-
-if TYPE_CHECKING:
-    pass
-from redis_counters.drivers.tasks.rounds import Rounds, running_loop, set_within
 
 RESTART = 0.5  # seconds until a task that was cancelled is started again: the loop may be about to end
 

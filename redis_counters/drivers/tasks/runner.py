@@ -9,7 +9,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from redis_counters.drivers import exits
 from redis_counters.drivers.breaker import Breaker
@@ -26,15 +26,12 @@ from redis_counters.drivers.pacing import (
     settle_flush,
 )
 from redis_counters.drivers.redis_py.clients import Client
+from redis_counters.drivers.tasks.reading import Reading
+from redis_counters.drivers.tasks.rounds import running_loop, set_within
 from redis_counters.errors import CounterError, Refused, UsageError
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.stats import Stats
 from redis_counters.protocol.values import Name
-
-if TYPE_CHECKING:
-    pass
-from redis_counters.drivers.tasks.reading import Reading
-from redis_counters.drivers.tasks.rounds import running_loop, set_within
 
 STATS_TIMEOUT = 10.0  # seconds that stats() in another thread waits for the loop
 _runners: weakref.WeakSet[TaskRunner] = weakref.WeakSet()

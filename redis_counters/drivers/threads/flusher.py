@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
 
 from redis_counters.drivers.pacing import (
     IDLE_POLL,
@@ -15,13 +14,10 @@ from redis_counters.drivers.pacing import (
 from redis_counters.drivers.redis_py.clients import Client
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.threads.background import Background
+from redis_counters.drivers.threads.rounds import Rounds
 from redis_counters.errors import CounterError, Unavailable
 from redis_counters.events import EventKind, log
 from redis_counters.protocol.core import Core
-
-if TYPE_CHECKING:
-    pass
-from redis_counters.drivers.threads.rounds import Rounds
 
 
 class Flusher(Rounds):

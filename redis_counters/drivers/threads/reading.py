@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Generator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from redis_counters.drivers.redis_py.asking import ask
 from redis_counters.drivers.redis_py.errors import no_connection_left
 from redis_counters.drivers.threads.background import Bell
+from redis_counters.drivers.threads.flusher import Flusher
 from redis_counters.errors import CounterError, Unavailable
 from redis_counters.protocol.commands import Command
 from redis_counters.protocol.reads import Claim, Ticket
 from redis_counters.protocol.values import CounterValue
-
-if TYPE_CHECKING:
-    pass
-from redis_counters.drivers.threads.flusher import Flusher
 
 T = TypeVar("T")
 

@@ -8,7 +8,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from redis_counters.drivers import exits
 from redis_counters.drivers.breaker import Breaker
@@ -26,15 +25,12 @@ from redis_counters.drivers.pacing import (
 )
 from redis_counters.drivers.redis_py.clients import Client
 from redis_counters.drivers.threads.background import HELP, Bell
+from redis_counters.drivers.threads.reading import Reading
 from redis_counters.errors import CounterError, Refused
 from redis_counters.events import log
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.stats import Stats
 from redis_counters.protocol.values import Name
-
-if TYPE_CHECKING:
-    pass
-from redis_counters.drivers.threads.reading import Reading
 
 OURS = ("redis-counters", "redis-counters-buffer")
 _runners: weakref.WeakSet[ThreadRunner] = weakref.WeakSet()
