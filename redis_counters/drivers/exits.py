@@ -50,13 +50,16 @@ def forget(each: object) -> None:
     _servers.pop(each, None)
 
 
-def close_in_child(close: Close) -> Callable[[], object] | None:
+def close_in_child(close: Close) -> Callable[[], object]:
     """If this is a child of multiprocessing, ``close(seconds)`` is called at its end; return how to call that off."""
     process, util = sys.modules.get("multiprocessing.process"), sys.modules.get("multiprocessing.util")
     if process is None or util is None or process.parent_process() is None:
-        return None
+        return _nothing
     cancel: Callable[[], object] = util.Finalize(None, close, args=(LIMIT,), exitpriority=-100).cancel
     return cancel
+
+
+def _nothing() -> None: ...
 
 
 def _at_exit() -> None:

@@ -13,8 +13,8 @@ import redis
 
 from redis_counters import Counters
 from redis_counters.asyncio import Counters as AsyncioCounters
-from redis_counters.drivers import exits
-from redis_counters.drivers.tasks import runner as tasks
+from redis_counters.drivers import exits, forks
+from redis_counters.drivers.tasks import TaskRunner
 from tests.faces.either import truth
 from tests.servers import RealServer
 
@@ -96,8 +96,9 @@ def test_a_loop_ends_though_the_client_was_not_closed(any_server: RealServer) ->
         thread.start()
         thread.join(10)
         assert not thread.is_alive()
-    for runner in list(tasks._runners):  # else they would try to deliver at the end of the tests
-        exits.forget(runner)
+    for each in forks._forked:
+        if isinstance(each, TaskRunner):  # else they would try to deliver at the end of the tests
+            exits.forget(each)
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timer on this platform")

@@ -14,7 +14,7 @@ import redis.asyncio
 
 from redis_counters import UsageError
 from redis_counters.asyncio import Counters
-from redis_counters.drivers.tasks import runner as tasks
+from redis_counters.drivers import forks
 from tests.faces.either import truth
 from tests.servers import RealServer
 from tests.waiting import PATIENCE, until_async
@@ -234,4 +234,4 @@ def test_a_loop_that_ends_without_close_leaves_no_task(any_server: RealServer) -
     gc.collect()
     assert said == []
     assert truth(any_server, ["x"]) == {b"x": 20}
-    assert not [runner for runner in tasks._runners if runner.core is counters._core]
+    assert not [each for each in forks._forked if each is counters._runner]

@@ -77,7 +77,7 @@ class Rounds(ABC):
             self.core.reads.fetching.clear()
             drop_connections(self.client, of_parent=False)
         if self.in_child is None:
-            self.in_child = exits.close_in_child(self._close_at_exit) or _nothing
+            self.in_child = exits.close_in_child(self._close_at_exit)
 
     @abstractmethod
     def _close_at_exit(self, seconds: float) -> None:
@@ -163,10 +163,6 @@ class Rounds(ABC):
     def _progressed(self) -> None:
         self.progress.set()
         self.progress = asyncio.Event()
-
-
-def _nothing() -> None:
-    pass
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import threading
 import time
-import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from redis_counters.drivers import exits
+from redis_counters.drivers import exits, forks
 from redis_counters.drivers.breaker import Breaker
 from redis_counters.drivers.inherited import drop_connections
 from redis_counters.drivers.pacing import (
@@ -34,7 +32,6 @@ from redis_counters.protocol.stats import Stats
 from redis_counters.protocol.values import Name
 
 STATS_TIMEOUT = 10.0  # seconds that stats() in another thread waits for the loop
-_runners: weakref.WeakSet[TaskRunner] = weakref.WeakSet()
 
 
 class TaskRunner(Reading):
@@ -42,7 +39,7 @@ class TaskRunner(Reading):
 
     def __init__(self, core: Core, client: Client) -> None:
         super().__init__(core, client)
-        _runners.add(self)
+        forks.begin_anew(self)
         exits.close_at_exit(self, self._close_at_exit)
 
     def after_fork_in_child(self) -> None:
@@ -147,7 +144,7 @@ class TaskRunner(Reading):
             self.stopped = True
         writer.closing = False
         await self._end_task()
-        _runners.discard(self)
+        forks.forget(self)
         exits.forget(self)
         if self.in_child is not None:
             self.in_child()
@@ -254,12 +251,3 @@ def _run_without_threads(work: Coroutine[Any, Any, None]) -> None:
         loop.run_until_complete(work)
     finally:
         loop.close()
-
-
-def _after_fork_in_child() -> None:
-    for runner in list(_runners):
-        runner.after_fork_in_child()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)

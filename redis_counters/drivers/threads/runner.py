@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import atexit
-import os
 import threading
 import time
-import weakref
 from collections.abc import Callable
 
-from redis_counters.drivers import exits
+from redis_counters.drivers import exits, forks
 from redis_counters.drivers.breaker import Breaker
 from redis_counters.drivers.inherited import begin_in_child
 from redis_counters.drivers.pacing import (
@@ -33,7 +31,6 @@ from redis_counters.protocol.stats import Stats
 from redis_counters.protocol.values import Name
 
 OURS = ("redis-counters", "redis-counters-buffer")
-_runners: weakref.WeakSet[ThreadRunner] = weakref.WeakSet()
 
 
 class ThreadRunner(Reading):
@@ -41,7 +38,7 @@ class ThreadRunner(Reading):
 
     def __init__(self, core: Core, client: Client) -> None:
         super().__init__(core, client)
-        _runners.add(self)
+        forks.begin_anew(self)
         atexit.register(self._deliver)
         exits.close_at_exit(self, self._close_at_exit)
 
@@ -160,7 +157,7 @@ class ThreadRunner(Reading):
         self.urgent.ring()
         self.ended.ring()
         self.background.end(REST)
-        _runners.discard(self)
+        forks.forget(self)
         atexit.unregister(self._deliver)
         exits.forget(self)
         if self.in_child is not None:
@@ -245,7 +242,7 @@ class ThreadRunner(Reading):
     def _be_closed_in_child(self) -> None:
         """Not at the fork itself: multiprocessing forgets what was registered with it by then."""
         if self.in_child is None:
-            self.in_child = exits.close_in_child(self._close_at_exit) or _nothing
+            self.in_child = exits.close_in_child(self._close_at_exit)
 
     def _squeeze(self, name: Name, amount: int) -> bool:
         """The amount is counted (True), or may go into the buffer. Raises BufferFull where the option says so."""
@@ -286,16 +283,3 @@ class ThreadRunner(Reading):
     def stats(self) -> Stats:
         with self.lock:
             return self.core.stats()
-
-
-def _nothing() -> None:
-    pass
-
-
-def _after_fork_in_child() -> None:
-    for runner in list(_runners):
-        runner.after_fork_in_child()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
