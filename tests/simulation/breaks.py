@@ -222,7 +222,12 @@ CLIENT = (  # one line each, to be read as a table
         "snapshot.taken <= self.writer.dropped_at",
         "False",
     ),
-    Break("more shards are not read", "reads:Reads._fetch_shards", "if writer.shards.of(name) > width:", "if False:"),
+    Break(
+        "more shards are not read",
+        "reads:Reads._fetch_shards",
+        "if not learned.single and learned.of(name) > len(snapshot.places):",
+        "if False:",
+    ),
     Break("two fetch a name at a time", "reads:Reads.claim", "if self.fetching and any(", "if False and any("),
     Break(
         "a value at hand is used when more was counted",
