@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from redis_counters.drivers.tasks import TaskRunner
 from redis_counters.events import Event
-from redis_counters.face import CounterBase, CountersBase, make_core
+from redis_counters.face import CounterBase, CountersBase, make_core, names_bytes
 from redis_counters.face import nothing_asyncio as nothing
 from redis_counters.face_keyed_asyncio import KeyedCounters, Likes
 from redis_counters.protocol.durability import Durability
@@ -125,9 +125,7 @@ class Counters(CountersBase, KeyedCounters):
 
         Cost: one round trip for all that is not in the cache.
         """
-        if isinstance(names, (str, bytes)):
-            raise TypeError(f"names must be an iterable of names, not one {type(names).__name__}")
-        wanted = {name: name_bytes(name) for name in names}
+        wanted = names_bytes(names)
         values = await self._runner.read(wanted.values(), checked_age(max_age))
         return {name: values[raw] for name, raw in wanted.items()}
 

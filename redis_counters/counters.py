@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from redis_counters.drivers.threads import ThreadRunner
 from redis_counters.events import Event
-from redis_counters.face import CounterBase, CountersBase, make_core, nothing
+from redis_counters.face import CounterBase, CountersBase, make_core, names_bytes, nothing
 from redis_counters.face_keyed import KeyedCounters
 from redis_counters.protocol.durability import Durability
 from redis_counters.protocol.settings import check_age, checked_age
@@ -120,9 +120,7 @@ class Counters(CountersBase, KeyedCounters):
 
         Cost: one round trip for all that is not in the cache.
         """
-        if isinstance(names, (str, bytes)):
-            raise TypeError(f"names must be an iterable of names, not one {type(names).__name__}")
-        wanted = {name: name_bytes(name) for name in names}
+        wanted = names_bytes(names)
         values = self._runner.read(wanted.values(), checked_age(max_age))
         return {name: values[raw] for name, raw in wanted.items()}
 

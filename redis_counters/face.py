@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from redis_counters.drivers.chance import default_display, mint
@@ -121,24 +121,33 @@ class CountersBase:
         return self._runner.stats()
 
 
-class CounterBase:
-    """A handle on one counter. `incr` here is the fastest way to count."""
+class Named:
+    """A handle on one name."""
 
-    __slots__ = ("_base", "_name", "_ones", "_wake")
+    __slots__ = ("_name",)
 
-    def __init__(self, base: CountersBase, name: bytes) -> None:
-        self._base = base
+    def __init__(self, name: bytes) -> None:
         self._name = name
-        self._ones = base._ones
-        self._wake = base._wake
 
     def __repr__(self) -> str:
-        return f"<{type(self).__module__}.Counter {self.name!r}>"
+        return f"<{type(self).__module__}.{type(self).__name__} {self.name!r}>"
 
     @property
     def name(self) -> Name:
         """The counter's name: str where it is UTF-8, else bytes."""
         return name_shown(self._name)
+
+
+class CounterBase(Named):
+    """A handle on one counter. `incr` here is the fastest way to count."""
+
+    __slots__ = ("_base", "_ones", "_wake")
+
+    def __init__(self, base: CountersBase, name: bytes) -> None:
+        super().__init__(name)
+        self._base = base
+        self._ones = base._ones
+        self._wake = base._wake
 
     def incr(self, amount: int = 1) -> None:
         """The counter is higher by ``amount``; as `Counters.incr`."""
@@ -157,6 +166,13 @@ class CounterBase:
     def add(self, amount: int) -> None:
         """The counter is higher by a signed ``amount``; as `Counters.add`."""
         self._base.add(self._name, amount)
+
+
+def names_bytes(names: Iterable[Name]) -> dict[Name, bytes]:
+    """Return the names as given, and as they are used. Raises TypeError, UsageError."""
+    if isinstance(names, (str, bytes)):
+        raise TypeError(f"names must be an iterable of names, not one {type(names).__name__}")
+    return {name: name_bytes(name) for name in names}
 
 
 def nothing() -> None:

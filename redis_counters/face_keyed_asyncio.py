@@ -7,8 +7,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from redis_counters.drivers.tasks import TaskRunner
+from redis_counters.face import Named
 from redis_counters.protocol.settings import checked_age
-from redis_counters.protocol.values import CounterValue, Name, name_bytes, name_shown
+from redis_counters.protocol.values import CounterValue, Name, name_bytes
 
 if TYPE_CHECKING:
     from redis_counters.protocol.keyed_calls import User
@@ -78,25 +79,17 @@ class KeyedCounters:
         return await self._use(keyed_uses.adopt(key, name))
 
 
-class Likes:
+class Likes(Named):
     """Who likes something, one user at a time; all of it is in Redis when a call returns, and may be repeated.
 
     A user is any str, bytes or int of 1 to 1024 bytes; an int is its decimal text.
     """
 
-    __slots__ = ("_counters", "_name")
+    __slots__ = ("_counters",)
 
     def __init__(self, counters: KeyedCounters, name: bytes) -> None:
+        super().__init__(name)
         self._counters = counters
-        self._name = name
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__module__}.Likes {self.name!r}>"
-
-    @property
-    def name(self) -> Name:
-        """The counter's name: str where it is UTF-8, else bytes."""
-        return name_shown(self._name)
 
     async def like(self, user: User) -> bool:
         """The user likes; return whether that is new.
@@ -128,8 +121,6 @@ class Likes:
         """Return who of these users likes; keys are the users as given. Otherwise as `has`."""
         from redis_counters.protocol import keyed_uses
 
-        if isinstance(users, (str, bytes)):
-            raise TypeError(f"users must be an iterable of users, not one {type(users).__name__}")
         return await self._counters._use(keyed_uses.has(self._name, users))
 
     async def value(self, *, max_age: float | None = None) -> CounterValue:

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from redis_counters.crdt.tally import INT64_MAX
 from redis_counters.errors import WrongType
+from redis_counters.protocol.commands import pieces
 from redis_counters.protocol.keyed_calls import Call, Has, Like, Once, Plain, Seed, User
 from redis_counters.protocol.replies import BadReply
 from redis_counters.protocol.values import Name, name_bytes, name_shown
@@ -37,7 +38,9 @@ def like(name: bytes, user: User, sign: bytes) -> Uses[bool]:
 
 
 def has(name: bytes, users: Iterable[U]) -> Uses[dict[U, bool]]:
-    """Return who of these users likes."""
+    """Return who of these users likes. Raises TypeError."""
+    if isinstance(users, (str, bytes)):
+        raise TypeError(f"users must be an iterable of users, not one {type(users).__name__}")
     calls = {user: Has(name, user) for user in users}
     yield from _in_pages([*calls.values()])
     return {user: call.checked() == 1 for user, call in calls.items()}
@@ -85,8 +88,8 @@ def adopt_likes(name: bytes, key: Name) -> Uses[int]:
 
 def _in_pages(calls: list[Call]) -> Uses[None]:
     """The calls are done: not all at once, for that would hold up everybody else."""
-    for start in range(0, len(calls), PAGE):
-        yield calls[start : start + PAGE]
+    for page in pieces(calls, PAGE):
+        yield list(page)
 
 
 def _plain(call: Plain) -> object:
