@@ -137,10 +137,8 @@ class Intake:
             del ones[:count]
             self.taken = taken
         counter = Counter(self.taken)
-        batch, counts = (
-            list(counter),
-            list(counter.values()),
-        )  # not a list of pairs: the garbage collector follows those
+        # Not a list of pairs: the garbage collector follows those.
+        batch, counts = list(counter), list(counter.values())
         self.batches += 1
         self.accepted += len(self.taken)
         self.batch, self.counts, self.placed = batch, counts, 0

@@ -47,9 +47,8 @@ class Orphan:
         writer.closing = closing
         for bucket in () if closing else writer.buckets:
             if bucket.current.phase is not Phase.NEW and bucket.current.delivered:
-                bucket.begin(
-                    now
-                )  # nothing more is counted here: the bucket keeps house of those before its current one
+                # Nothing more is counted here: the bucket keeps house of those before its current one.
+                bucket.begin(now)
 
     @property
     def over(self) -> bool:

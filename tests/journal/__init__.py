@@ -1,0 +1,1 @@
+"""Journals: processes are killed anywhere, disks fail, files are damaged; nothing is lost, nothing counts twice."""

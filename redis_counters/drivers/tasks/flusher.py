@@ -5,13 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from redis_counters.drivers.pacing import (
-    IDLE_POLL,
-    IMPATIENCE,
-    MOST_PAUSE,
-    REST,
-    retry_options,
-)
+from redis_counters.drivers.pacing import IDLE_POLL, IMPATIENCE, MOST_PAUSE, REST, retry_options
 from redis_counters.drivers.redis_py.clients import Client
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.redis_py.lanes import AsyncioLane

@@ -11,10 +11,7 @@ from typing import TYPE_CHECKING
 from redis_counters.drivers import exits
 from redis_counters.drivers.breaker import Breaker
 from redis_counters.drivers.inherited import drop_connections
-from redis_counters.drivers.pacing import (
-    open_recording,
-    round_error,
-)
+from redis_counters.drivers.pacing import open_recording, round_error
 from redis_counters.drivers.redis_py.clients import Client
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.redis_py.lanes import AsyncioLane

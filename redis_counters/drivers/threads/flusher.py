@@ -5,12 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from redis_counters.drivers.pacing import (
-    IDLE_POLL,
-    IMPATIENCE,
-    MOST_PAUSE,
-    retry_options,
-)
+from redis_counters.drivers.pacing import IDLE_POLL, IMPATIENCE, MOST_PAUSE, retry_options
 from redis_counters.drivers.redis_py.clients import Client
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.threads.background import Background

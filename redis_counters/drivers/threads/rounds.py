@@ -7,10 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from redis_counters.drivers.breaker import Breaker
-from redis_counters.drivers.pacing import (
-    open_recording,
-    round_error,
-)
+from redis_counters.drivers.pacing import open_recording, round_error
 from redis_counters.drivers.redis_py.clients import Client
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.redis_py.lanes import BlockingLane
