@@ -28,14 +28,27 @@ from redis_counters.protocol.commands import Command, ErrorReply
 REPLY_TIMEOUT = 10.0  # seconds that a lane waits for an answer where the client sets no limit
 
 
-class BlockingLane:
-    """One connection for one round of flushing. Leaving it with unread answers closes the connection."""
+class _Lane:
+    """What is known of a lane, whoever waits on it."""
 
     def __init__(self, client: Client) -> None:
+        self._client = client
         self._pool = pool_of(client)
         self._unread = 0
         self._misled = False  # the server says that it is no primary
         self._connection: Connection | None = None
+
+    def _read(self, answer: object) -> object:
+        """Return an answer that was read; an error of Redis as an `ErrorReply`."""
+        self._unread -= 1
+        if isinstance(answer, exceptions.ResponseError):
+            answer = error_reply(answer)
+            self._misled = self._misled or misled(answer)
+        return answer
+
+
+class BlockingLane(_Lane):
+    """One connection for one round of flushing. Leaving it with unread answers closes the connection."""
 
     def __enter__(self) -> BlockingLane:
         self._connection = take_connection(self._pool)
@@ -79,11 +92,7 @@ class BlockingLane:
             answer = connection.read_response(disable_decoding=True)
         except exceptions.ResponseError as error:
             answer = error
-        self._unread -= 1
-        if isinstance(answer, exceptions.ResponseError):
-            answer = error_reply(answer)
-            self._misled = self._misled or misled(answer)
-        return answer
+        return self._read(answer)
 
     def exchange(self, commands: Sequence[Command], meanwhile: Callable[[], None], every: float) -> list[object]:
         """Return the answers to commands, in order; a script that Redis does not know is sent with its text."""
@@ -97,15 +106,8 @@ class BlockingLane:
         return answers
 
 
-class AsyncioLane:
+class AsyncioLane(_Lane):
     """The same over redis.asyncio."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self._pool = pool_of(client)
-        self._unread = 0
-        self._misled = False  # the server says that it is no primary
-        self._connection: Connection | None = None
 
     async def __aenter__(self) -> AsyncioLane:
         self._connection = await take_connection(self._pool)
@@ -142,11 +144,7 @@ class AsyncioLane:
                 answer = await within(connection.read_response(disable_decoding=True), REPLY_TIMEOUT)
         except exceptions.ResponseError as error:
             answer = error
-        self._unread -= 1
-        if isinstance(answer, exceptions.ResponseError):
-            answer = error_reply(answer)
-            self._misled = self._misled or misled(answer)
-        return answer
+        return self._read(answer)
 
     async def exchange(self, commands: Sequence[Command]) -> list[object]:
         """As in `BlockingLane`."""
