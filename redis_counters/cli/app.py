@@ -16,7 +16,7 @@ from redis_counters.cli import options, output
 from redis_counters.cli.bench import bench
 from redis_counters.cli.count import count
 from redis_counters.cli.demo import demo
-from redis_counters.cli.examine import doctor
+from redis_counters.cli.doctor import doctor
 from redis_counters.cli.inspection import inspect
 from redis_counters.cli.keeping import actors, fold
 from redis_counters.cli.values import get, incr

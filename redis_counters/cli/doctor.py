@@ -1,273 +1,222 @@
-"""What ``doctor`` makes of the answers it got: pure functions, each from facts to one finding."""
+"""``doctor``: asks a server and a client what `findings` judges; scratch keys lie in the namespace and are removed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from enum import Enum
+import hashlib
+import secrets
+from collections.abc import Iterator
+from typing import Any
 
-from redis_counters.errors import CounterError, SchemaMismatch
-from redis_counters.protocol.keys import KeySpace
+import redis
+import typer
+from redis.exceptions import NoPermissionError, NoScriptError, ReadOnlyError
 
-# Below this version scripts lack what they need: effects replication by default, HSET of several fields.
-_OLDEST = (6, 2)
-# The words by which a server tells that the user may not do it, in the code or, inside a script, in the text.
-_DENIALS = ("NOPERM", "ACL failure", "The user executing the script can't")
+from redis_counters.cli import findings, options, output
+from redis_counters.cli.findings import Facts, Finding, Level, Trial
+from redis_counters.drivers.redis_py.asking import ask
+from redis_counters.drivers.urls import open_url
+from redis_counters.errors import CounterError
+from redis_counters.protocol.answers import list_of
+from redis_counters.protocol.keys import KeySpace, namespace_bytes
+from redis_counters.protocol.namespace import look_up_namespace, settled_keys
+from redis_counters.protocol.settings import Settings, make_settings
 
+CONFIG = ("maxmemory", "maxmemory-policy", "save", "appendonly", "appendfsync", "min-replicas-to-write")
 
-class Level(str, Enum):
-    """How good a finding is. ``WARNING``: it works, and can lose counts. ``PROBLEM``: it does not work."""
-
-    OK = "ok"
-    WARNING = "warning"
-    PROBLEM = "problem"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One line of the report. ``advice``: what to do, empty if nothing."""
-
-    check: str
-    level: Level
-    found: str
-    advice: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """A command that was tried, and the text of the error, empty if it worked, None if it could not be tried."""
-
-    command: str
-    error: str | None
-
-    @property
-    def denied(self) -> bool:
-        return self.error is not None and any(word in self.error for word in _DENIALS)
-
-    @property
-    def denied_key(self) -> bool:
-        """The command is allowed, the key is not."""
-        return self.denied and "access" in (self.error or "")
-
-
-Facts = Mapping[str, object]
-
-
-def server(info: Facts) -> Finding:
-    """Which server it is, and whether it is new enough."""
-    if not info:
-        return Finding("server", Level.WARNING, "not known", "INFO tells nothing.")
-    kind, version = kind_and_version(info)
-    found = f"{kind} {version}"
-    if kind not in {"Redis", "Valkey"}:
-        return Finding("server", Level.WARNING, found, "Only Redis and Valkey are tested.")
-    if str(info.get("redis_mode", "")) == "cluster" or str(info.get("cluster_enabled", "0")) == "1":
-        return Finding("server", Level.PROBLEM, f"{found}, in cluster mode", "Use a server without cluster mode.")
-    if kind == "Redis" and _numbers(version) < _OLDEST:
-        return Finding("server", Level.PROBLEM, found, "Upgrade to Redis 6.2 or later, or to Valkey.")
-    return Finding("server", Level.OK, found)
+# Tries every command that scripts call for counting, on a key that does not exist, and leaves none: nothing is written
+# unless something is allowed that removes it again.
+TRY_COMMANDS = """
+local key, answers = KEYS[1], {}
+local function try(command, ...)
+  local answer = redis.pcall(command, ...)
+  local problem = type(answer) == 'table' and answer.err or ''
+  answers[#answers + 1] = command
+  answers[#answers + 1] = problem
+  return problem == ''
+end
+try('TIME')
+try('EXISTS', key)
+try('HGET', key, 'f')
+try('HMGET', key, 'f')
+try('HGETALL', key)
+local remover = try('HDEL', key, 'f') and 'HDEL'
+for _, command in ipairs({'DEL', 'UNLINK'}) do
+  if not remover and type(redis.pcall(command, key)) == 'number' then remover = command end
+end
+if remover then
+  try('HSET', key, 'f', '1')
+  try('HSETNX', key, 'f', '1')
+  try('HINCRBY', key, 'f', '1')
+  if remover == 'HDEL' then redis.call('HDEL', key, 'f') else redis.call(remover, key) end
+end
+return answers
+"""
+INSIDE = ("TIME", "EXISTS", "HGET", "HMGET", "HGETALL", "HDEL", "HSET", "HSETNX", "HINCRBY")
 
 
-def kind_and_version(info: Facts) -> tuple[str, str]:
-    """The product and its own version; forks tell a redis_version too, that of what they are compatible with."""
-    for field, kind in (
-        ("valkey_version", "Valkey"),
-        ("dragonfly_version", "Dragonfly"),
-        ("garnet_version", "Garnet"),
-    ):
-        if field in info:
-            return kind, str(info[field])
-    name = str(info.get("server_name", "redis"))
-    if "keydb" in str(info.get("executable", "")):
-        name = "keydb"
-    return {"redis": "Redis", "valkey": "Valkey", "keydb": "KeyDB"}.get(name, name), str(info.get("redis_version", "?"))
+def examine(
+    client: redis.Redis, namespace: str = options.DEFAULT_NAMESPACE, region: str = options.DEFAULT_REGION
+) -> list[Finding]:
+    """What is good and bad about a server, and a client, for counters in this namespace. Writes nothing that stays.
 
-
-def eviction(info: Facts, config: Facts) -> Finding:
-    """Whether the server may throw counters away to make room."""
-    policy = str(config.get("maxmemory-policy", info.get("maxmemory_policy", "")))
-    limit = int(str(config.get("maxmemory", info.get("maxmemory", 0)) or 0))
-    advice = "Set maxmemory-policy to noeviction: an evicted counter loses what it held."
-    if not policy:
-        return Finding("eviction", Level.WARNING, "not known", f"INFO and CONFIG tell nothing. {advice}")
-    if policy == "noeviction":
-        return Finding("eviction", Level.OK, policy)
-    if policy.startswith("volatile"):
-        return Finding("eviction", Level.WARNING, policy, "Counters that expire may be evicted before. " + advice)
-    if limit:
-        return Finding("eviction", Level.PROBLEM, f"{policy} at {limit:,} bytes", advice)
-    return Finding("eviction", Level.WARNING, f"{policy}, no memory limit yet", advice)
-
-
-def persistence(info: Facts, config: Facts) -> Finding:
-    """What a crash of the server loses."""
-    if not {"aof_enabled", "rdb_last_bgsave_status"} & info.keys():
-        return Finding("persistence", Level.WARNING, "not known", "INFO persistence tells nothing.")
-    broken = [field for field in ("aof_last_write_status", "rdb_last_bgsave_status") if info.get(field) == "err"]
-    if broken:
-        return Finding(
-            "persistence", Level.PROBLEM, f"{broken[0]}: err", "The server cannot write its disk: see its log."
-        )
-    save = config.get("save")
-    if str(info.get("aof_enabled", "0")) == "1":
-        sync = str(config.get("appendfsync", ""))
-        found = f"AOF, appendfsync {sync}" if sync else "AOF"
-        if sync == "no":
-            return Finding(
-                "persistence", Level.WARNING, found, "A crash can lose half a minute: use appendfsync everysec."
-            )
-        return Finding("persistence", Level.OK, found)
-    if save:
-        found, advice = (
-            f"RDB only (save {save})",
-            "A crash loses what came since the last snapshot: set appendonly yes.",
-        )
-    elif save is None:
-        found, advice = "no AOF; RDB not known", "Set appendonly yes, if counts must outlive a crash of the server."
-    else:
-        found, advice = "none", "A restart loses every count: set appendonly yes, unless that is what you want."
-    return Finding("persistence", Level.WARNING, found, advice)
-
-
-def replication(info: Facts, config: Facts) -> Finding:
-    """Whether this server may be written to, and what a fail-over can roll back."""
-    role = str(info.get("role", ""))
-    if not role:
-        return Finding("replication", Level.WARNING, "not known", "INFO replication tells nothing.")
-    if role != "master":
-        return Finding(
-            "replication", Level.PROBLEM, "this is a follower", "Counters are written: connect to the primary."
-        )
-    followers = int(str(info.get("connected_slaves", 0)))
-    if not followers:
-        return Finding("replication", Level.OK, "primary without followers")
-    states = [value for number in range(followers) if isinstance(value := info.get(f"slave{number}"), Mapping)]
-    lost = sum(state.get("state") != "online" for state in states)
-    found = f"primary with {followers} follower{'s' if followers > 1 else ''}"
-    if lost:
-        return Finding("replication", Level.WARNING, f"{found}, {lost} not online", "See the log of the follower.")
-    needed = str(config.get("min-replicas-to-write", "not known"))
-    return Finding("replication", Level.OK, f"{found}, min-replicas-to-write {needed}")
-
-
-def namespace(found: KeySpace | CounterError | None) -> Finding:
-    """Whether the namespace is one that clients with these options can use."""
-    if isinstance(found, SchemaMismatch):
-        return Finding("namespace", Level.PROBLEM, _cut(str(found)), "Give --namespace and --region as its clients do.")
-    if isinstance(found, CounterError):
-        return Finding("namespace", Level.WARNING, _cut(str(found)), "Put right what stands above, then ask again.")
-    return Finding("namespace", Level.OK, f"in use, {found.buckets} buckets" if found else "not in use yet")
-
-
-def permissions(trials: Iterable[Trial]) -> list[Finding]:
-    """Whether the user of the connection may do all that is needed; one finding if so, else one per command."""
-    told: dict[str, Trial] = {}  # of a command tried more than once, the worst; to have tried it says more than not
-    for trial in trials:
-        known = told.get(trial.command)
-        if known is None or known.error is None or (trial.error and not known.error):
-            told[trial.command] = trial
-    found = []
-    untried = [trial.command for trial in told.values() if trial.error is None]
-    for trial in told.values():
-        check = f"permission {trial.command}"
-        if trial.denied_key:
-            found.append(
-                Finding(check, Level.PROBLEM, _cut(trial.error), "Allow the keys of the namespace to this user.")
-            )
-        elif trial.denied:
-            advice = f"Allow it: ACL SETUSER ... {_rule(trial.command)}"
-            found.append(Finding(check, Level.PROBLEM, _cut(trial.error), advice))
-        elif trial.error:
-            found.append(
-                Finding(check, Level.PROBLEM, _cut(trial.error), "The server refuses to do it, see its message.")
-            )
-    if untried:
-        advice = "Put right what stands above, then ask again."
-        found.append(Finding("permissions", Level.WARNING, f"could not be tried: {', '.join(untried)}", advice))
-    if found:
-        return found
-    return [Finding("permissions", Level.OK, f"{len(told)} commands tried, all allowed")]
-
-
-def optional_permissions(trials: Iterable[Trial]) -> list[Finding]:
-    """What only this report needs: a finding for each that is missing."""
-    return [
-        Finding(
-            f"permission {trial.command}",
-            Level.OK,
-            "not allowed, and not needed to count",
-            "Nothing; with it this report would tell more.",
-        )
-        for trial in trials
-        if trial.error
-    ]
-
-
-def housekeeping(trials: Iterable[Trial]) -> list[Finding]:
-    """What only the janitor needs: a finding for each that is missing."""
-    return [
-        Finding(
-            f"permission {trial.command}",
-            Level.OK,
-            "not allowed, and not needed to count",
-            "Nothing, as long as some client may: those of this user do not clean up after killed processes.",
-        )
-        for trial in trials
-        if trial.error
-    ]
-
-
-def keyed(trials: Iterable[Trial]) -> list[Finding]:
-    """What only keyed calls need: a finding for each that is missing."""
-    return [
-        Finding(
-            f"permission {trial.command}",
-            Level.OK,
-            "not allowed, and not needed to count",
-            f"Nothing, unless incr_once or likes is used: ACL SETUSER ... {_rule(trial.command)}",
-        )
-        for trial in trials
-        if trial.error
-    ]
-
-
-def retries(count: int | None, waits: float | None, timeout: float | None) -> Finding:
-    """How often the client repeats by itself: harmless to counts, but a call may take long.
-
-    ``waits``: seconds between all attempts together, at most; ``timeout``: that of one attempt.
+    Raises: redis.RedisError, if the server does not answer.
     """
-    if count is None:
-        return Finding("client retries", Level.WARNING, "not known", "The client tells nothing of its retry policy.")
-    if count == 0:
-        return Finding("client retries", Level.OK, "none; flushes are repeated by the library")
-    found = f"{count} by the client; harmless here, a repeated flush changes nothing"
-    if count < 0:
-        return Finding("client retries", Level.WARNING, "without end", "A flush blocks as long as the server is away.")
-    if waits is None or timeout is None:
-        return Finding("client retries", Level.OK, found)
-    seconds = waits + (count + 1) * timeout
-    return Finding("client retries", Level.OK, f"{found}; one call may block for {seconds:,.0f} s")
+    info, info_trial = _info(client)
+    config, config_trial = _config(client)
+    settings: Facts = client.get_connection_kwargs()
+    return [
+        findings.server(info),
+        findings.eviction(info, config),
+        findings.persistence(info, config),
+        findings.replication(info, config),
+        *findings.permissions(try_commands(client, namespace_bytes(namespace))),
+        *findings.housekeeping(_try_scans(client, namespace_bytes(namespace))),
+        findings.namespace(_look_up(client, make_settings(namespace=namespace, region=region))),
+        *findings.keyed(try_keyed(client, namespace_bytes(namespace))),
+        *findings.optional_permissions([info_trial, config_trial]),
+        findings.retries(*_retries(settings)),
+        findings.connection(settings),
+    ]
 
 
-def connection(options: Facts) -> Finding:
-    """The settings of the client that matter, or that people ask about."""
-    timeout = options.get("socket_timeout")
-    decoded = "on" if options.get("decode_responses") else "off"
-    protocol = options.get("protocol") or "the client's default"
-    found = f"socket_timeout {timeout}, decode_responses {decoded}, protocol {protocol}"
-    if timeout is None:
-        advice = "Set socket_timeout: a server that hangs would hold up flushes without end."
-        return Finding("client connection", Level.WARNING, found, advice)
-    return Finding("client connection", Level.OK, found)
+def doctor(
+    url: options.Url = options.DEFAULT_URL,
+    namespace: options.Namespace = options.DEFAULT_NAMESPACE,
+    region: options.Region = options.DEFAULT_REGION,
+    as_json: options.Json = False,
+) -> None:
+    """Check the server, its settings and the permissions; say what to do. Exit code 1 if something does not work."""
+    opened = open_url(url, asyncio=False)
+    try:
+        found = examine(opened.client, namespace, region)
+    finally:
+        opened.stop_all()
+    if as_json:
+        rows = [{"check": f.check, "level": f.level.value, "found": f.found, "advice": f.advice} for f in found]
+        output.print_json({"checks": rows})
+    else:
+        cells = [(f.check, f.level.value, f.found, f.advice) for f in found]
+        output.print_table("", ["check", "level", "found", "what to do"], cells)
+    if any(f.level is Level.PROBLEM for f in found):
+        raise typer.Exit(1)
 
 
-def _rule(command: str) -> str:
-    return "+" + command.lower().split()[0]
+def try_commands(client: redis.Redis, namespace: bytes) -> Iterator[Trial]:
+    """Every command that is needed, tried on keys like those of counters. Cost: 5 round trips at most."""
+    token = secrets.token_hex(8).encode()
+    key, meta = b"{%b:0}:doctor:%b" % (namespace, token), b"%b:doctor:%b" % (namespace, token)
+    sha = hashlib.sha1(TRY_COMMANDS.encode(), usedforsecurity=False).hexdigest()
+    # In the order of the library: by its hash, and with its text where the server does not know it, which loads it.
+    by_hash, answers = _try(client, "EVALSHA", sha, 1, key)
+    yield by_hash
+    if by_hash.denied_key:
+        return
+    by_text, answers_again = _try(client, "EVAL", TRY_COMMANDS, 1, key)
+    yield by_text
+    if by_text.denied_key:
+        return
+    inside = _inside(answers or answers_again)
+    yield from inside
+    tried = {trial.command for trial in inside}
+    yield from (Trial(command, None) for command in INSIDE if command not in tried)
+    if by_hash.error == "":
+        on_meta, _ = _try(client, "EVALSHA", sha, 1, meta)
+        if on_meta.error:
+            yield Trial(f"EVALSHA on {namespace.decode()}:meta", on_meta.error)
+    # Reads send these outside of scripts.
+    yield from (
+        _try(client, command, *arguments)[0] for command, *arguments in (("HGETALL", key), ("HMGET", key, b"f"))
+    )
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdigit())
+def _look_up(client: redis.Redis, settings: Settings) -> KeySpace | CounterError | None:
+    """The keys of the namespace, None if it is not in use, or what keeps it from being used or looked up."""
+    try:
+        (raw,) = ask(client, [look_up_namespace(settings)])
+        values = list_of(raw)
+        return None if None in values else settled_keys(values, settings)
+    except CounterError as error:
+        return error
 
 
-def _cut(text: str | None) -> str:
-    return (text or "")[:200]
+def _try_scans(client: redis.Redis, namespace: bytes) -> Iterator[Trial]:
+    """What the janitor reads with, outside of scripts."""
+    yield _try(client, "SCAN", b"0", b"COUNT", 1)[0]
+    yield _try(client, "HSCAN", b"{%b:0}:doctor" % namespace, b"0")[0]
+
+
+def try_keyed(client: redis.Redis, namespace: bytes) -> Iterator[Trial]:
+    """What keyed calls (`incr_once`, `likes`) need beside that. Leaves no key."""
+    key = b"{%b:0}:doctor:%b" % (namespace, secrets.token_hex(8).encode())
+    yield _try(client, "SISMEMBER", key, b"m")[0]
+    yield _try(client, "SMISMEMBER", key, b"m")[0]
+    yield _try(client, "PEXPIREAT", key, 1)[0]
+    remove, _ = _try(client, "SREM", key, b"m")
+    yield remove
+    if not remove.error:  # else what SADD makes would stay
+        yield _try(client, "SADD", key, b"m")[0]
+        _try(client, "SREM", key, b"m")
+
+
+def _try(client: redis.Redis, command: str, *arguments: Any) -> tuple[Trial, Any]:
+    send: Any = client.execute_command  # without types in redis-py
+    try:
+        answer = send(command, *arguments)
+    except redis.ConnectionError:
+        raise
+    except NoScriptError:  # the server looks at permissions first: the user may run it
+        return Trial(command, ""), None
+    except redis.ResponseError as error:
+        return Trial(command, _told(error)), None
+    return Trial(command, ""), answer
+
+
+def _told(error: redis.ResponseError) -> str:
+    """The server's words; redis-py takes the leading code off where it has a class for it."""
+    for kind, code in ((NoPermissionError, "NOPERM"), (ReadOnlyError, "READONLY")):
+        if isinstance(error, kind) and not str(error).startswith(code):
+            return f"{code} {error}"
+    return str(error) or type(error).__name__
+
+
+def _inside(answers: Any) -> list[Trial]:
+    texts = [_text(answer) for answer in answers or ()]
+    return [Trial(command, error) for command, error in zip(texts[::2], texts[1::2], strict=True)]
+
+
+def _info(client: redis.Redis) -> tuple[Facts, Trial]:
+    try:
+        info: Any = client.info()
+    except redis.ResponseError as error:
+        return {}, Trial("INFO", _told(error))
+    return info, Trial("INFO", "")
+
+
+def _config(client: redis.Redis) -> tuple[Facts, Trial]:
+    config: dict[str, object] = {}
+    for name in CONFIG:
+        try:
+            answer: Any = client.config_get(name)
+        except redis.ResponseError as error:
+            return config, Trial("CONFIG GET", _told(error))
+        config.update({_text(key): _text(value) for key, value in answer.items()})
+    return config, Trial("CONFIG GET", "")
+
+
+def _retries(settings: Facts) -> tuple[int | None, float | None, float | None]:
+    """(retries, seconds between them at most, seconds of one attempt) of a client's settings."""
+    retry: Any = settings.get("retry")
+    if retry is None:
+        return (1 if settings.get("retry_on_timeout") else 0), None, None
+    count = getattr(retry, "_retries", None)
+    backoff = getattr(retry, "_backoff", None)
+    timeout: Any = settings.get("socket_timeout")
+    if not isinstance(count, int) or count < 0 or timeout is None:
+        return count, None, None
+    cap, base = getattr(backoff, "_cap", 0.0), getattr(backoff, "_base", 0.0)
+    waits = sum(min(cap, base * 2**failures) for failures in range(1, min(count, 1000) + 1))
+    return count, waits, float(timeout)
+
+
+def _text(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

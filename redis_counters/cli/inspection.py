@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from redis_counters.cli import options, output
-from redis_counters.cli.session import session
+from redis_counters.cli.opened import opened
 from redis_counters.crdt.slotmap import Half
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def inspect(
     decrements. 'base' is what actors that ended had counted. 'seen' is when the actor last told that it lives. --json
     tells more.
     """
-    with session(url, namespace, region) as counters:
+    with opened(url, namespace, region) as counters:
         found = counters.inspect(output.to_bytes(name))
     if as_json:
         output.print_json(_as_json(name, found))

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from redis_counters.cli import options, output
-from redis_counters.cli.session import session
+from redis_counters.cli.opened import opened
 from redis_counters.errors import OutcomeUnknown, Unavailable, UsageError
 
 FLUSH_TIMEOUT = 10.0
@@ -28,7 +28,7 @@ def get(
     counted is 0. A name that starts with a dash goes behind '--'.
     """
     wanted = [output.to_bytes(name) for name in names]
-    with session(url, namespace, region) as counters:
+    with opened(url, namespace, region) as counters:
         found = counters.get_many(wanted, max_age=0)
     values = {name: int(found[name]) for name in wanted}
     if as_json:
@@ -52,7 +52,7 @@ def incr(
     if abs(amount) > MOST:
         raise UsageError(f"N lies between -{MOST} and {MOST}")
     counter = output.to_bytes(name)
-    with session(url, namespace, region) as counters:
+    with opened(url, namespace, region) as counters:
         counters.get(counter, max_age=0)  # a server that is away is told of before anything is counted
         counters.add(counter, amount)
         try:

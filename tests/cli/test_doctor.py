@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import redis
 
-from redis_counters.cli import doctor as judge
-from redis_counters.cli.doctor import Facts, Finding, Level, Trial
-from redis_counters.cli.examine import INSIDE, TRY_COMMANDS, examine, try_commands, try_keyed
+from redis_counters.cli import findings
+from redis_counters.cli.doctor import INSIDE, TRY_COMMANDS, examine, try_commands, try_keyed
+from redis_counters.cli.findings import Facts, Finding, Level, Trial
 from redis_counters.drivers.redis_py.wire import words
 from redis_counters.protocol.commands import Command, Script, hgetall, hmget
 from tests.cli.commands import run
@@ -38,7 +38,7 @@ KEYED = ("PEXPIREAT", "SADD", "SISMEMBER", "SMISMEMBER", "SREM")
 )
 def test_server(info: Facts, level: Level, found: str) -> None:
     """Forks name a redis_version too; their own counts."""
-    finding = judge.server(info)
+    finding = findings.server(info)
     assert (finding.level, finding.found) == (level, found)
 
 
@@ -57,7 +57,7 @@ def test_server(info: Facts, level: Level, found: str) -> None:
 )
 def test_eviction(info: Facts, config: Facts, level: Level) -> None:
     """INFO or CONFIG, whichever is allowed; a policy that may evict counters is never ok."""
-    assert judge.eviction(info, config).level is level
+    assert findings.eviction(info, config).level is level
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_eviction(info: Facts, config: Facts, level: Level) -> None:
 )
 def test_persistence(info: Facts, config: Facts, level: Level, found: str) -> None:
     """AOF is ok, less is a warning, a disk that cannot be written is a problem."""
-    finding = judge.persistence(info, config)
+    finding = findings.persistence(info, config)
     assert (finding.level, finding.found) == (level, found)
 
 
@@ -105,13 +105,13 @@ def test_persistence(info: Facts, config: Facts, level: Level, found: str) -> No
 )
 def test_replication(info: Facts, level: Level, found: str) -> None:
     """A follower cannot be written to; followers of a primary are counted."""
-    finding = judge.replication(info, {"min-replicas-to-write": "1"})
+    finding = findings.replication(info, {"min-replicas-to-write": "1"})
     assert (finding.level, finding.found) == (level, found)
 
 
 def test_permissions() -> None:
     """One finding if all is allowed, else one for each command that is not, and one for all that were not tried."""
-    assert [finding.level for finding in judge.permissions([Trial("HGET", ""), Trial("HSET", "")])] == [OK]
+    assert [finding.level for finding in findings.permissions([Trial("HGET", ""), Trial("HSET", "")])] == [OK]
     trials = [
         Trial("HGET", "NOPERM User u has no permissions to run the 'hget' command"),
         Trial("HSET", None),
@@ -120,7 +120,7 @@ def test_permissions() -> None:
         Trial("EVALSHA", "NOPERM No permissions to access a key"),
         Trial("HGETALL", "READONLY You can't write against a read only replica."),
     ]
-    found = judge.permissions(trials)
+    found = findings.permissions(trials)
     assert [(finding.check, finding.level) for finding in found] == [
         ("permission HGET", PROBLEM),
         ("permission EVALSHA", PROBLEM),
@@ -136,8 +136,8 @@ def test_a_command_tried_twice() -> None:
     """Of two trials of a command the one that failed counts, and one that could not be made does not."""
     denied = Trial("HGET", "NOPERM User u has no permissions to run the 'hget' command")
     for trials in ([denied, Trial("HGET", "")], [Trial("HGET", ""), denied], [Trial("HGET", None), denied]):
-        assert [finding.check for finding in judge.permissions(trials)] == ["permission HGET"]
-    (finding,) = judge.permissions([Trial("HGET", None), Trial("HGET", "")])
+        assert [finding.check for finding in findings.permissions(trials)] == ["permission HGET"]
+    (finding,) = findings.permissions([Trial("HGET", None), Trial("HGET", "")])
     assert (finding.level, finding.found) == (OK, "1 commands tried, all allowed")
 
 
@@ -153,7 +153,7 @@ def test_a_command_tried_twice() -> None:
 )
 def test_retries(facts: tuple[int | None, float | None, float | None], level: Level, part: str) -> None:
     """Repetitions are harmless; how long they may take is told."""
-    finding = judge.retries(*facts)
+    finding = findings.retries(*facts)
     assert finding.level is level
     assert part in finding.found
 
@@ -201,8 +201,8 @@ def test_who_may_not_use_sets_may_count(server: RealServer) -> None:
     assert admin.dbsize() == 0
 
 
-def levels(findings: list[Finding]) -> dict[str, Level]:
-    return {finding.check: finding.level for finding in findings}
+def levels(found: list[Finding]) -> dict[str, Level]:
+    return {finding.check: finding.level for finding in found}
 
 
 def test_a_plain_server(server: RealServer) -> None:

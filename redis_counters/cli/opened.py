@@ -10,7 +10,7 @@ from redis_counters.errors import CounterError
 
 
 @contextmanager
-def session(url: str, namespace: str, region: str) -> Iterator[Counters]:
+def opened(url: str, namespace: str, region: str) -> Iterator[Counters]:
     """Counters that are closed at the end; after an error at once, for the error is what is to be told."""
     counters = Counters.from_url(url, namespace=namespace, region=region)
     try:
