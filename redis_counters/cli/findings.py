@@ -191,40 +191,28 @@ def permissions(trials: Iterable[Trial]) -> list[Finding]:
 
 def optional_permissions(trials: Iterable[Trial]) -> list[Finding]:
     """What only this report needs: a finding for each that is missing."""
-    return [
-        Finding(
-            f"permission {trial.command}",
-            Level.OK,
-            "not allowed, and not needed to count",
-            "Nothing; with it this report would tell more.",
-        )
-        for trial in trials
-        if trial.error
-    ]
+    return _spared(trials, "Nothing; with it this report would tell more.")
 
 
 def housekeeping(trials: Iterable[Trial]) -> list[Finding]:
     """What only the janitor needs: a finding for each that is missing."""
-    return [
-        Finding(
-            f"permission {trial.command}",
-            Level.OK,
-            "not allowed, and not needed to count",
-            "Nothing, as long as some client may: those of this user do not clean up after killed processes.",
-        )
-        for trial in trials
-        if trial.error
-    ]
+    advice = "Nothing, as long as some client may: those of this user do not clean up after killed processes."
+    return _spared(trials, advice)
 
 
 def keyed(trials: Iterable[Trial]) -> list[Finding]:
     """What only keyed calls need: a finding for each that is missing."""
+    return _spared(trials, "Nothing, unless incr_once or likes is used: ACL SETUSER ... {rule}")
+
+
+def _spared(trials: Iterable[Trial], advice: str) -> list[Finding]:
+    """Return a finding for each that is missing, and may be; ``{rule}`` in the advice is what would allow it."""
     return [
         Finding(
             f"permission {trial.command}",
             Level.OK,
             "not allowed, and not needed to count",
-            f"Nothing, unless incr_once or likes is used: ACL SETUSER ... {_rule(trial.command)}",
+            advice.replace("{rule}", _rule(trial.command)),
         )
         for trial in trials
         if trial.error
