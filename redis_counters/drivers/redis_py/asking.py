@@ -19,6 +19,8 @@ from redis_counters.drivers.redis_py.clients import (
     Pool,
     disconnect_idle_asyncio,
     disconnect_now,
+    no_half_open,
+    no_half_open_asyncio,
     take_connection,
 )
 from redis_counters.drivers.redis_py.errors import error_reply, misled, translate
@@ -73,7 +75,8 @@ def _ask_one(client: Client, command: Command) -> object:
     answer: object = None
     for text in (False, True):
         try:
-            answer = client.execute_command(*words(command, text=text), NEVER_DECODE=True)
+            with no_half_open(client.connection_pool):
+                answer = client.execute_command(*words(command, text=text), NEVER_DECODE=True)
         except exceptions.ResponseError as error:
             answer = error_reply(error)
         if not isinstance(answer, ErrorReply) or answer.code != "NOSCRIPT":
@@ -108,6 +111,7 @@ async def ask_asyncio(client: Client, commands: Sequence[Command]) -> list[objec
 async def _ask_one_asyncio(client: Client, command: Command, *, text: bool) -> object:
     try:
         call: Awaitable[object] = client.execute_command(*words(command, text=text), NEVER_DECODE=True)
-        return undecoded(await cancellable(call), client)
+        async with no_half_open_asyncio(client.connection_pool):
+            return undecoded(await cancellable(call), client)
     except exceptions.ResponseError as error:
         return error_reply(error)

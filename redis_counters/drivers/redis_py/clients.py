@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Protocol, cast
+
+from redis import exceptions
 
 from redis_counters.errors import UsageError
 
@@ -71,7 +76,60 @@ def _needs_name(pool: type[Pool]) -> bool:
 
 
 def take_connection(pool: Pool) -> Any:
+    """Return a connection that is logged in, to the client's database, with nothing unread."""
+    with no_half_open(pool):
+        connection = _get_connection(pool)
+        if _does_not_look(pool) and connection.can_read(timeout=0):
+            connection.disconnect()
+            connection.connect()
+    return connection
+
+
+async def take_connection_asyncio(pool: Pool) -> Any:
+    """The same in asyncio."""
+    async with no_half_open_asyncio(pool):
+        connection = await _get_connection(pool)
+        if _does_not_look(pool) and await connection.can_read():
+            await disconnect_now(connection)
+            await connection.connect()
+    return connection
+
+
+def _get_connection(pool: Pool) -> Any:
     return pool.get_connection("EVALSHA") if _needs_name(type(pool)) else pool.get_connection()
+
+
+def _does_not_look(pool: Any) -> bool:
+    """redis-py looks for unread answers in what it gives, but (8.1) not where these may be of MAINT_NOTIFICATIONS."""
+    enabled = getattr(pool, "maint_notifications_enabled", None)
+    return enabled is not None and bool(enabled()) and getattr(pool, "cache", None) is None
+
+
+@contextmanager
+def no_half_open(pool: Pool) -> Iterator[None]:
+    """What interrupts connecting leaves no connection in the pool that has not logged in, or is in another database.
+
+    redis-py closes it for its own errors alone. What a signal handler raises (Ctrl-C) may come up at any point.
+    """
+    try:
+        yield
+    except exceptions.RedisError:
+        raise
+    except BaseException:
+        disconnect_idle(pool)
+        raise
+
+
+@asynccontextmanager
+async def no_half_open_asyncio(pool: Pool) -> AsyncIterator[None]:
+    """The same in asyncio. Where a cancellation may come up, redis-py closes the connection."""
+    try:
+        yield
+    except (exceptions.RedisError, asyncio.CancelledError):
+        raise
+    except BaseException:
+        await disconnect_idle_asyncio(pool)
+        raise
 
 
 @functools.cache
@@ -79,16 +137,22 @@ def _can_spare_those_in_use(pool: type[Pool]) -> bool:
     return "inuse_connections" in inspect.signature(pool.disconnect).parameters  # not in some of redis-py 5
 
 
-def disconnect_idle(pool: Pool) -> Any:
-    """The pool's idle connections are closed (to be awaited in asyncio): whoever takes one next connects anew."""
+def disconnect_idle(pool: Pool) -> None:
+    """The pool's idle connections are closed: whoever takes one next connects anew."""
     disconnect: Any = pool.disconnect
-    return disconnect(inuse_connections=False) if _can_spare_those_in_use(type(pool)) else None
+    if _can_spare_those_in_use(type(pool)):
+        disconnect(inuse_connections=False)
+    else:
+        idle: Any = pool
+        for connection in list(idle.pool.queue):
+            if connection is not None:
+                connection.disconnect()
 
 
 async def disconnect_idle_asyncio(pool: Pool) -> None:
     """The same in asyncio."""
-    if (closing := disconnect_idle(pool)) is not None:
-        await closing
+    disconnect: Any = pool.disconnect
+    await disconnect(inuse_connections=False)
 
 
 async def disconnect_now(connection: Any) -> None:

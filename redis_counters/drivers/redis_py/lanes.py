@@ -20,6 +20,7 @@ from redis_counters.drivers.redis_py.clients import (
     disconnect_now,
     pool_of,
     take_connection,
+    take_connection_asyncio,
 )
 from redis_counters.drivers.redis_py.errors import error_reply, misled
 from redis_counters.drivers.redis_py.wire import packed, undecoded
@@ -110,7 +111,7 @@ class AsyncioLane(_Lane):
     """The same over redis.asyncio."""
 
     async def __aenter__(self) -> AsyncioLane:
-        self._connection = await take_connection(self._pool)
+        self._connection = await take_connection_asyncio(self._pool)
         return self
 
     async def __aexit__(
