@@ -247,7 +247,7 @@ def test_bench_prints_a_row_for_each_way(any_server: RealServer) -> None:
 
 def test_bench_fails_on_a_wrong_count(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     results = [bench_module.Result("INCR", 10, 1.0, 11), bench_module.Result("ours", 10, 1.0, 10)]
-    monkeypatch.setattr(bench_module, "run", lambda url, namespace, seconds: results)
+    monkeypatch.setattr(bench_module, "run", lambda url, namespace, region, seconds: results)
     with pytest.raises(typer.Exit) as left:
         bench_module.bench()
     assert left.value.exit_code == 1
