@@ -65,13 +65,29 @@ def demo(
         float,
         typer.Option("--seconds", min=1, max=_LONGEST, callback=options.a_number, help="How long the workers count."),
     ] = 10.0,
+    web: Annotated[
+        bool, typer.Option("--web", help="A page to like posts on, in a browser, until Ctrl-C.", show_default=False)
+    ] = False,
+    host: Annotated[
+        str,
+        typer.Option(
+            "--host", metavar="ADDRESS", help="With --web: where to listen; by default, only this machine can."
+        ),
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="With --web: 0 takes a free one.")] = 8000,
     as_json: options.Json = False,
 ) -> None:
     """Count under failures with plain INCR and with redis-counters, and compare: on a private server, for some seconds.
 
     Four processes count one hot name and a thousand others. One is stopped and replaced, one is frozen and resumed, and
     replies get lost on the way. Exit code 0 if every count of redis-counters is exact, else 1.
+
+    With --web it is a page in a browser: twenty posts to like, a crowd and a link that loses replies to switch on.
     """
+    if web:
+        from redis_counters.cli.web.command import run_web  # with the extra web
+
+        raise typer.Exit(run_web(host, port, as_json))
     console = Console(highlight=False)
     show: Callable[[RenderableType], object] = _nothing
     tell: Callable[[str], object] = _nothing
@@ -90,6 +106,9 @@ def demo(
         output.print_json(asdict(outcome) | {"exact": outcome.exact, "interrupted": interrupted})
     else:
         console.print(_final(outcome, interrupted))
+        console.print(
+            "To see it in a browser, and click: redis-counters demo --web (in a checkout: make demo DEMO_ARGS=--web)"
+        )
     raise typer.Exit(INTERRUPTED if interrupted else 0 if outcome.exact else 1)
 
 

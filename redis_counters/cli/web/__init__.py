@@ -1,0 +1,24 @@
+"""The demo in a browser: twenty posts to like, a crowd, and a link that loses replies.
+
+One process owns the rest, and ends it (`stage`): a private server, the link before it, the crowd, and two web servers
+(`worker`), which share a listening socket. They tell each other through keys of their own what is switched on and what
+was counted (`board`). A click goes to redis-counters, and for comparison to plain INCR (`clicks`).
+"""
+
+from __future__ import annotations
+
+from redis_counters.errors import UsageError
+
+__all__ = ["check_installed"]
+
+
+def check_installed() -> None:
+    """What the page needs is installed. Raises: UsageError, which says how to get it."""
+    try:
+        import fastapi  # noqa: F401  only to learn whether it is there
+        import jinja2  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"demo --web needs an extra ({error.name} is missing): pip install 'redis-counters[web]'"
+        ) from None

@@ -1,0 +1,24 @@
+"""One running page for all tests of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.web.running import Page, running
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """A page on which other tests of the same file may have clicked."""
+    with running(tmp_path_factory.mktemp("page") / "log") as page:
+        yield page
+
+
+@pytest.fixture
+def browser(page: Page) -> Iterator[httpx.Client]:
+    """Somebody who has never been there, and opens the page."""
+    with page.browser() as client:
+        yield client

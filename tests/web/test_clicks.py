@@ -1,0 +1,104 @@
+"""A click in the middle: what happens to one whose process ends there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+import redis
+import redis.asyncio
+
+from redis_counters.asyncio import Counters
+from redis_counters.cli.web import board as board_module
+from redis_counters.cli.web.board import Board, plain_key
+from redis_counters.cli.web.clicks import Plain, click, settle
+from redis_counters.cli.web.posts import NAMESPACE, POSTS
+from redis_counters.testing import LossyLink
+from tests.servers import RealServer
+
+POST = POSTS[0]
+
+
+def play(server: RealServer, story: Callable[[Counters, Plain, Board], Awaitable[None]], url: str = "") -> None:
+    """Run a story with what a worker has."""
+
+    async def main() -> None:
+        aside = redis.asyncio.Redis.from_url(server.url, decode_responses=True)
+        plain = Plain(url or server.url, 2)
+        try:
+            async with Counters.from_url(url or server.url, namespace=NAMESPACE) as counters:
+                await story(counters, plain, Board(aside))
+        finally:
+            await plain.close()
+            await aside.aclose()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_what_was_begun_is_finished_as_it_was_meant(any_server: RealServer, before: bool) -> None:
+    """Between what is true and what is counted a process died; whoever settles says it again, once or often."""
+
+    async def story(counters: Counters, plain: Plain, board: Board) -> None:
+        await click(counters, plain, board, "ann", POST, before)
+        await board.begin("ann", POST, not before)
+        assert await board.begun() == [("ann", POST)]
+        assert await counters.likes(POST.counter).has("ann") is before
+        assert await settle(counters, board, await board.begun()) == 1
+        assert await counters.likes(POST.counter).has("ann") is not before
+        assert await board.begun() == []
+        assert await settle(counters, board, [("ann", POST)]) == 0
+
+    play(any_server, story)
+
+
+def test_a_click_in_the_hands_of_its_process_is_left_alone(any_server: RealServer) -> None:
+    """Who settles waits for the turn; when it comes, the click is finished, and nothing is to be done."""
+
+    async def story(counters: Counters, plain: Plain, board: Board) -> None:
+        async with board.turn("ann", POST):
+            await board.begin("ann", POST, True)
+            settling = asyncio.create_task(settle(counters, board, [("ann", POST)]))
+            await asyncio.sleep(0.05)
+            assert not settling.done()
+            await board.finish("ann", POST)
+        assert await settling == 0
+
+    play(any_server, story)
+
+
+def test_the_turn_of_a_process_that_died_ends(any_server: RealServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(board_module, "_LEASE", 0.2)
+
+    async def story(counters: Counters, plain: Plain, board: Board) -> None:
+        assert await board.turn("ann", POST).acquire()
+        assert await click(counters, plain, board, "ann", POST, True) == 1
+
+    play(any_server, story)
+
+
+def test_incr_counts_what_was_lost_again(any_server: RealServer) -> None:
+    """A reply is lost, the command sent again: one click, and INCR has two. After three attempts it gives up."""
+
+    async def story(counters: Counters, plain: Plain, board: Board) -> None:
+        assert await click(counters, plain, board, "ann", POST, True) == 1
+        assert any_server.client().get(plain_key(POST)) == b"2"
+        link.drop_reply(every=1, commands={"INCRBY", "DECRBY"}, times=3)
+        assert await click(counters, plain, board, "bob", POST, True) == 2
+        assert any_server.client().get(plain_key(POST)) == b"5"
+
+    with LossyLink(any_server.url) as link:
+        link.drop_reply(every=1, commands={"INCRBY"}, times=1)
+        play(any_server, story, link.url)
+
+
+def test_only_what_is_new_is_told_to_incr(any_server: RealServer) -> None:
+    """INCR gets its best chance: a click that changes nothing is not counted there either."""
+
+    async def story(counters: Counters, plain: Plain, board: Board) -> None:
+        for liked in (True, True, False, False, True):
+            await click(counters, plain, board, "ann", POST, liked)
+        assert any_server.client().get(plain_key(POST)) == b"1"
+
+    play(any_server, story)
