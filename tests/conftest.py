@@ -7,16 +7,19 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.browser import installed
 from tests.servers import REQUIRED, Kind, RealServer, kinds, missing
 
 NO_SERVER = "no server: neither redis-server nor valkey-server on PATH, and none of the wheels with one is installed"
 
 
 def pytest_sessionstart() -> None:
-    """Fail at once if a required server is not here, instead of skipping what would have used it."""
+    """Fail at once if a required server or browser is not here, instead of skipping what would have used it."""
     absent = missing(os.environ.get(REQUIRED, ""), [kind.name for kind in kinds()])
     if absent:
         raise pytest.UsageError(f"{REQUIRED}: not found: {', '.join(absent)}; found: {_found()}")
+    if os.environ.get(installed.REQUIRED) and installed.missing():
+        raise pytest.UsageError(f"{installed.REQUIRED}: {installed.missing()}")
 
 
 def pytest_report_header() -> str:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
-REQUIRED = "REDIS_COUNTERS_REQUIRE_BROWSER"
-BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+from tests.browser.installed import BROWSER, DRIVER
+
 FLAGS = (
     "--headless=new",
     "--no-sandbox",  # tests may run as root, in containers
@@ -31,13 +31,6 @@ SCREENSHOTS = Path(__file__).parent / "screenshots"  # not kept in the repositor
 WIDE, NARROW = (1360, 900), (390, 844)
 
 
-def missing() -> str:
-    """Return what is not here, empty if browser tests can run."""
-    found = {"chromium": BROWSER, "chromedriver (Debian: chromium-driver)": DRIVER}
-    absent = [name for name, path in found.items() if not path]
-    return f"not on PATH: {', '.join(absent)}" if absent else ""
-
-
 class Tab:
     """One tab of a browser."""
 
@@ -51,6 +44,10 @@ class Tab:
 
     def find(self, selector: str) -> WebElement:
         return self.here().find_element(By.CSS_SELECTOR, selector)
+
+    def ask(self, script: str, *arguments: object) -> Any:
+        """Return what a script in the page returns."""
+        return self.here().execute_script(script, *arguments)
 
     def text(self, selector: str) -> str:
         return self.find(selector).text
@@ -73,6 +70,10 @@ class Tab:
     def number(self, name: str) -> int:
         """Return a number of the panel."""
         return int(self.text(f"#{name}").replace(",", ""))
+
+    def complaints(self) -> list[str]:
+        """Return what the browser's console has: errors of scripts, violations of the page's policy."""
+        return [entry["message"] for entry in self.here().get_log("browser")]  # type: ignore[no-untyped-call]
 
     def keep_picture(self, name: str) -> Path:
         """What is seen is kept, for whoever looks through the results."""
