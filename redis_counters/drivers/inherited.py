@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from redis_counters.drivers.redis_py.clients import Client
 
-_KINDS: dict[type, Callable[[], object]] = {
+_OF_THREADS: dict[type, Callable[[], object]] = {
     type(threading.Lock()): threading.Lock,
     type(threading.RLock()): threading.RLock,
-    asyncio.Lock: asyncio.Lock,
-    asyncio.Condition: asyncio.Condition,
 }
+_OF_LOOPS: dict[type, Callable[[], object]] = {asyncio.Lock: asyncio.Lock, asyncio.Condition: asyncio.Condition}
 _LIBRARIES = {"redis", "valkey", "fakeredis"}  # whose objects are looked through
 
 _kept: list[object] = []  # connections of a parent: closing them here would take them from its event loop too
@@ -32,13 +32,24 @@ def begin_in_child(client: Client) -> None:
     renew_locks(client)
 
 
-def renew_locks(client: Client) -> None:
-    """No lock of the client, its pool and what belongs to them is held by anybody."""
-    renewed: dict[int, object] = {}
-    for owner, name, lock in _locks(client):
-        if id(lock) not in renewed:
-            renewed[id(lock)] = _KINDS[type(lock)]()
-        setattr(owner, name, renewed[id(lock)])
+def renew_locks(client: Client, *, of_threads: bool = True) -> None:
+    """No lock of the client, its pool and what belongs to them is held by anybody, or belongs to an event loop.
+
+    ``of_threads``: also those of threads, which are only left behind by a fork: in the same process other clients of
+    the same ``memory://`` may hold them.
+    """
+    kinds = {**_OF_LOOPS, **_OF_THREADS} if of_threads else _OF_LOOPS
+    renewed: dict[int, Any] = {}
+    conditions: list[Any] = []
+    for owner, name, value in _attributes(client):
+        if type(value) in kinds:
+            if id(value) not in renewed:
+                renewed[id(value)] = kinds[type(value)]()
+            setattr(owner, name, renewed[id(value)])
+        elif type(value) is threading.Condition and of_threads:
+            conditions.append(value)
+    for condition in conditions:  # in place, with the lock that it shares with others; nobody waits for it
+        condition.__init__(renewed.get(id(condition._lock)))
 
 
 def drop_connections(client: Client, *, of_parent: bool) -> None:
@@ -53,11 +64,11 @@ def drop_connections(client: Client, *, of_parent: bool) -> None:
         client.connection = None  # type: ignore[attr-defined]  # where it has one, it may be None
     if hasattr(pool, "reset"):
         pool.reset()
-    renew_locks(client)
+    renew_locks(client, of_threads=of_parent)
 
 
-def _locks(client: Client) -> Iterator[tuple[Any, str, Any]]:
-    """Yield (owner, attribute, lock) of all locks within the client."""
+def _attributes(client: Client) -> Iterator[tuple[Any, str, Any]]:
+    """Yield (owner, attribute, value) of all that is within the client."""
     seen: set[int] = set()
     todo: list[Any] = [client]
     while todo:
@@ -71,12 +82,11 @@ def _locks(client: Client) -> Iterator[tuple[Any, str, Any]]:
             todo.extend(value for value in each if _looked_through(value))
         else:
             for name, value in list(getattr(each, "__dict__", {}).items()):
-                if type(value) in _KINDS:
-                    yield each, name, value
-                elif _looked_through(value):
+                yield each, name, value
+                if _looked_through(value):
                     todo.append(value)
 
 
 def _looked_through(value: object) -> bool:
     kind = type(value)
-    return kind in (dict, list, tuple, set) or kind.__module__.partition(".")[0] in _LIBRARIES
+    return kind in (dict, defaultdict, list, tuple, set) or kind.__module__.partition(".")[0] in _LIBRARIES
