@@ -7,8 +7,10 @@ from typing import Annotated
 
 import typer
 
-URL_VARIABLE = "REDIS_COUNTERS_URL"
-DEFAULT_URL = "redis://localhost:6379/0"
+from redis_counters.drivers.urls import DEFAULT_URL, URL_VARIABLE
+
+__all__ = ["DEFAULT_NAMESPACE", "DEFAULT_URL", "URL_VARIABLE", "Json", "Namespace", "Url", "a_number"]
+
 DEFAULT_NAMESPACE = "rc"
 DEFAULT_REGION = "main"
 

@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 
 from redis_counters.errors import UsageError
 
+URL_VARIABLE = "REDIS_COUNTERS_URL"  # of the environment
+DEFAULT_URL = "redis://localhost:6379/0"
 _PLAIN = {"redis": "redis", "rediss": "rediss", "unix": "unix", "valkey": "redis", "valkeys": "rediss"}
 
 
@@ -108,6 +110,11 @@ def _fake(name: str, *, asyncio: bool) -> Any:
         raise UsageError("memory:// needs the extra `testing`: pip install 'redis-counters[testing]'") from None
     server = _memories.setdefault(name, fakeredis.FakeServer()) if name else fakeredis.FakeServer()
     return fakeredis.FakeAsyncRedis(server=server) if asyncio else fakeredis.FakeRedis(server=server)
+
+
+def forget_memory(name: str) -> None:
+    """What ``memory://name`` held is gone, when the last client of it is."""
+    _memories.pop(name, None)
 
 
 def _nothing() -> None:
