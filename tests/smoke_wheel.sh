@@ -30,6 +30,12 @@ with EmbeddedServer.start() as server:
     counts = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=60).stdout)
 assert counts == {"a": 2, "b": 1}, counts
 print("get:", counts)
+
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+
+[plugin] = entry_points(group="pytest11", name="redis-counters")
+assert find_spec(plugin.module), plugin  # found, not imported: pytest is not installed here
 PY
 
 python - <<'PY'

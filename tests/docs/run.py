@@ -8,7 +8,8 @@ language   what is done with it
 =========  ============================================================================================================
 python     run; printed text must be the ``text`` block behind it; ``expression  # -> repr`` must hold. A block whose
            first line is ``# name.py`` is saved under this name, and a later block must run it.
-shell      run by bash; ``make`` and ``pip install`` are looked up, not run
+shell      run by bash; ``make`` and ``pip install`` are looked up, not run; what starts a web server has to answer at
+           ``/``, on a free port instead of its own, and is ended
 console    lines after ``$`` are run by bash one by one, each must print the lines below it
 redis      a command to the server a line
 =========  ============================================================================================================
@@ -21,11 +22,16 @@ from __future__ import annotations
 import ast
 import contextlib
 import doctest
+import importlib.metadata
 import io
 import os
 import re
+import shlex
 import subprocess
 import sys
+import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -33,11 +39,18 @@ from urllib.parse import urlsplit
 import redis
 
 from tests.docs.pages import ROOT, Block, PageError, blocks
+from tests.servers import HOST, free_port
 
 WRITTEN = "localhost:6379"
 _ARROW = re.compile(r"#\s*->\s*(.*?)\s*$")
 _FILE = re.compile(r"# (\w+\.py)\n")
 _TIMEOUT = 60
+_SERVERS = {  # how each is told another port
+    r"uvicorn ": "--port={port}",
+    r"gunicorn ": "--bind={host}:{port}",
+    r"flask .*\brun\b": "--port={port}",
+    r"python \w+\.py runserver": "--noreload {port}",
+}
 
 
 class Runner:
@@ -60,6 +73,8 @@ class Runner:
             "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
             "REDIS_COUNTERS_URL": url,
         }
+        if not importlib.metadata.entry_points(group="pytest11", name="redis-counters"):  # not installed, but on a path
+            self.environment["PYTEST_PLUGINS"] = "_redis_counters_pytest"
 
     def run(self, block: Block) -> None:
         """Run a block. Raises: PageError where it does not do what the page says."""
@@ -124,12 +139,51 @@ class Runner:
         for line in self._here(block.text).splitlines():
             if line.startswith(("make ", "pip ")):
                 _look_up(block.line, line)
+            elif port := next((port for server, port in _SERVERS.items() if re.match(server, line)), None):
+                self._serve(block.line, line, port)
             else:
                 script.append(line)
         if any(line.strip() for line in script):
             self._compare(block.line, block.output, self._bash(block.line, "\n".join(script)))
         elif block.output is not None:
             raise PageError(f"line {block.line}: nothing in this block is run, so its output cannot be checked")
+
+    def _serve(self, line: int, command: str, port: str) -> None:
+        """Start a web server, which has to answer, and end it."""
+        free = free_port()
+        program, *arguments = shlex.split(f"{command} {port.format(host=HOST, port=free)}")
+        start = [sys.executable, *(["-m", program] if program != "python" else []), *arguments]
+        with (
+            (self.folder / "server.log").open("w+") as log,
+            subprocess.Popen(start, cwd=self.folder, env=self.environment, stdout=log, stderr=log) as server,
+        ):
+            try:
+                self._answers(line, server, f"http://{HOST}:{free}/")
+            except PageError as error:
+                raise PageError(f"{error}\n{command}\n{(self.folder / 'server.log').read_text()}") from None
+            finally:
+                server.terminate()
+        self._has_run(command)
+
+    @staticmethod
+    def _answers(line: int, server: subprocess.Popen[bytes], url: str) -> None:
+        end = time.monotonic() + _TIMEOUT
+        while True:
+            try:
+                with urllib.request.urlopen(url) as answer:  # noqa: S310 - our own server
+                    assert answer.status == 200
+                    return
+            except urllib.error.HTTPError as error:
+                error.close()
+                raise PageError(f"line {line}: the server answers {error}") from None
+            except OSError:
+                if server.poll() is not None or time.monotonic() > end:
+                    raise PageError(f"line {line}: the server does not answer, but ends: {server.poll()}") from None
+            time.sleep(0.05)
+
+    def _has_run(self, script: str) -> None:
+        runs = r"(?:\bimport |\bpython (?:-m pytest (?:-\w+ )*)?|\bgunicorn |\buvicorn |\bflask --app )(\w+)"
+        self.files -= {f"{name}.py" for name in re.findall(runs, script)}
 
     def _console(self, block: Block) -> None:
         parts = re.split(r"^\$ (.*\n)", self._here(block.text), flags=re.MULTILINE)
@@ -139,7 +193,7 @@ class Runner:
             self._compare(block.line, expected or None, self._bash(block.line, command))
 
     def _bash(self, line: int, script: str) -> str:
-        self.files -= {f"{name}.py" for name in re.findall(r"(?:\bimport |\bpython |\bgunicorn )(\w+)", script)}
+        self._has_run(script)
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", script],
             cwd=self.folder,
@@ -174,13 +228,17 @@ def _look_up(line: int, command: str) -> None:
         if not re.search(rf"^{target[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE):
             raise PageError(f"line {line}: the Makefile has no target {target[1]!r}")
         return
-    package = re.fullmatch(r"pip install '?(?:redis-counters|\.)(?:\[([a-z,]+)\])?'?\s*", command)
+    package = re.fullmatch(r"pip install '?(?:redis-counters|\.)(?:\[([a-z,]+)\])?'?((?: [a-z0-9-]+)*)\s*", command)
     if package is None:
         raise PageError(f"line {line}: cannot check {command!r}")
-    extras = (ROOT / "pyproject.toml").read_text().partition("[project.optional-dependencies]")[2].partition("\n[")[0]
+    project = (ROOT / "pyproject.toml").read_text()
+    extras = project.partition("[project.optional-dependencies]")[2].partition("\n[")[0]
     for extra in filter(None, (package[1] or "").split(",")):
         if not re.search(rf"^{extra} = ", extras, re.MULTILINE):
             raise PageError(f"line {line}: there is no extra {extra!r}")
+    for other in package[2].split():
+        if not re.search(rf'"{other}[<>=;"]', project):
+            raise PageError(f"line {line}: nothing here is tested with {other!r}")
 
 
 def main() -> None:

@@ -9,11 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import PAGES, ROOT, PageError
+from tests.docs.pages import PAGES, ROOT, PageError, blocks
 from tests.docs.run import Runner
 from tests.servers import RealServer
 
 WITH_CODE = [page for page in PAGES if "```" in page.read_text()]
+FAILING = "async def app(scope, receive, send):\n    1 / 0\n"
+QUICKSTARTS = ["fastapi", "flask", "django"]
+
+
+@pytest.mark.parametrize("name", QUICKSTARTS)
+def test_a_quickstart_has_the_example(name: str) -> None:
+    """Word for word: what tests/contrib serves to browsers, and what the page asks readers to save."""
+    found = blocks((ROOT / "docs" / f"quickstart-{name}.md").read_text())
+    example = (ROOT / "examples" / f"{name}_likes.py").read_text()
+    assert f"# {name}_likes.py\n{example}" in [block.text for block in found]
 
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: str(page.relative_to(ROOT)))
@@ -58,6 +68,9 @@ def test_the_pages_that_show_how_to_use_it_have_code() -> None:
         ("```shell\nmake nothing\n```\n", "no target"),
         ("```shell\npip install 'redis-counters[nothing]'\n```\n", "no extra"),
         ("```shell\npip install something-else\n```\n", "cannot check"),
+        ("```shell\npip install redis-counters something-else\n```\n", "tested with 'something-else'"),
+        ("```python\n# app.py\nraise SystemExit('no')\n```\n```shell\nuvicorn app:app\n```\n", "does not answer"),
+        (f"```python\n# app.py\n{FAILING}```\n```shell\nuvicorn app:app\n```\n", "Error 500"),
         ("```console\n$ echo 1\n1\n$ echo 2\n3\n```\n", "expected:\n3"),
         ("```cobol\n```\n", "nobody checks"),
         ("```\n```\n", "nobody checks"),

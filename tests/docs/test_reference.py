@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import logging
 import re
 from collections.abc import Iterator
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 
+import _redis_counters_pytest as plugin
 import redis_counters
 import redis_counters.asyncio
 from redis_counters import Counter, Counters, CounterValue, EventKind, Inspection, Stats, errors, events
 from redis_counters.cli.app import app
+from redis_counters.contrib import answers
 from tests.docs.pages import ROOT, code, section, table
 
 REFERENCE = ROOT / "docs" / "reference"
-OPTIONS, API, ERRORS, CLI, EVENTS = (
-    (REFERENCE / f"{name}.md").read_text() for name in ("options", "api", "errors", "cli", "events")
+OPTIONS, API, ERRORS, CLI, EVENTS, CONTRIB = (
+    (REFERENCE / f"{name}.md").read_text() for name in ("options", "api", "errors", "cli", "events", "contrib")
 )
 
 
@@ -125,3 +129,47 @@ def test_events() -> None:
     assert events.__doc__ is not None
     for _name, word, level, happened in rows:
         assert re.search(rf"^{word} +{level} +{re.escape(happened)}$", events.__doc__, re.MULTILINE), word
+
+
+SHARED = {"answers", "ending", "forwarding", "idempotency", "where"}  # by the integrations; not for users
+
+
+def test_integrations() -> None:
+    """contrib.md has every module of redis_counters.contrib, with what it offers, and its parameters."""
+    package = Path(redis_counters.__file__).parent / "contrib"
+    modules = {
+        ".".join(path.relative_to(package).with_suffix("").parts).removesuffix(".__init__")
+        for path in package.rglob("*.py")
+    }
+    documented = re.split(r"^## `redis_counters\.contrib\.([\w.]+)`$", CONTRIB, flags=re.MULTILINE)[1:]
+    pages = dict(zip(documented[::2], documented[1::2], strict=True))
+    inside = {"django.apps", "django.check", "django.client", "django.config", "django.requests", "django.templatetags"}
+    assert pages.keys() == modules - SHARED - inside - {"__init__"}
+    for name, text in pages.items():
+        module = importlib.import_module(f"redis_counters.contrib.{name}")
+        headings = re.findall(r"^### `(\w+)(\(.*\))?`$", text, re.MULTILINE)
+        assert sorted(heading for heading, _ in headings) == sorted(module.__all__), name
+        for heading, parameters in headings:
+            offered = getattr(module, heading)
+            if parameters:
+                assert _bare(offered) == parameters, f"{name}.{heading}"
+
+
+def test_errors_over_http() -> None:
+    """contrib.md has every error that is answered, with its status and sentence."""
+    rows = {code(row["error"]): row for row in table(section(CONTRIB, "Errors over HTTP"))}
+    assert rows.keys() == {kind.__name__ for kind in answers.ANSWERED}
+    for kind in answers.ANSWERED:
+        found = answers.answer(kind("..."))
+        assert found is not None
+        row = rows[kind.__name__]
+        headers = "".join(f", `{name}: {value}`" for name, value in found.headers.items())
+        assert row["status"] == f"{found.status}{headers}"
+        assert row["the sentence"].rstrip(".") == found.sentence.rstrip(".")
+
+
+def test_fixtures() -> None:
+    """contrib.md has every fixture of the plugin."""
+    fixtures = {name for name, found in vars(plugin).items() if "fixture" in type(found).__name__.lower()}
+    assert {code(row["fixture"]) for row in table(section(CONTRIB, "Fixtures of pytest"))} == fixtures
+    assert len(fixtures) == 4

@@ -75,4 +75,4 @@ def test_reloaded_under_load(any_server: RealServer, tmp_path: Path, kind: str) 
     assert web.answered <= counts[b"requests"] <= web.answered + web.unknown
     assert counts[b"amounts"] == 3 * counts[b"requests"]
     assert counts[b"loads"] == 1  # by the master, once; a child does not send what the master had counted
-    assert len(web.pids) >= 8
+    assert len(web.pids) >= 1 + 3 * 2

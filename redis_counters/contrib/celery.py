@@ -1,0 +1,49 @@
+"""Celery: counters for tasks, right in the processes of the prefork pool, and in Redis when a process ends.
+
+app = Celery("shop", broker=...)
+counters = CeleryCounters(app)
+
+@app.task(bind=True)
+def send(self):
+    counters.incr("emails")
+    counters.incr_once("orders", key=self.request.id)  # also when the task is delivered again
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery import Celery
+from celery.signals import worker_process_shutdown
+
+from redis_counters.contrib.forwarding import Lazy
+from redis_counters.contrib.where import url_or_default
+from redis_counters.counters import Counters
+
+__all__ = ["CeleryCounters"]
+
+
+class CeleryCounters(Lazy):
+    """The counters of this process, with all methods of `Counters`: made at the first use.
+
+    Settings of the app: ``redis_counters_url``, by default that of the environment variable REDIS_COUNTERS_URL, and
+    ``redis_counters_options``, a dict of options of `Counters`; ``options`` given here come before them. A process of
+    the pool delivers when it ends: at a shutdown, warm, or after ``max_tasks_per_child``. What ends by SIGKILL, as
+    after a hard time limit, loses what it has not flushed.
+    """
+
+    def __init__(self, app: Celery, **options: Any) -> None:
+        super().__init__(self._open)
+        self._app = app
+        self._options = options
+        # Processes of the pool end by os._exit(), and run no hooks of atexit.
+        worker_process_shutdown.connect(self._ends, weak=False)
+
+    def _open(self) -> Counters:
+        conf = self._app.conf
+        options = {**(conf.get("redis_counters_options") or {}), **self._options}
+        url = options.pop("url", None) or conf.get("redis_counters_url")
+        return Counters.from_url(url_or_default(url), **options)
+
+    def _ends(self, **_signal: Any) -> None:
+        self._end()

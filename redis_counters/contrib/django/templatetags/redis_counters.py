@@ -1,0 +1,60 @@
+"""Counts in templates.
+
+    {% load redis_counters %}
+    {% counter "views:home" %} views
+    {% counters names as counts %}
+    {% liked "post:42" user.pk as mine %}{% if mine %}You like this.{% endif %}
+
+While Redis is away a page is shown nevertheless: with the last value that is known, or without one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from django import template
+
+from redis_counters.contrib.django.client import counters as ours
+from redis_counters.errors import Unavailable
+from redis_counters.events import log
+from redis_counters.protocol.keyed_calls import User
+from redis_counters.protocol.values import Name
+
+__all__ = ["counter", "counters", "liked"]
+
+register = template.Library()
+
+
+def counter(name: Name, default: object = "", max_age: float | None = None) -> object:
+    """Return the value of a counter; ``default`` if it is not known while Redis is away."""
+    return counters([name], default, max_age)[name]
+
+
+def counters(names: Iterable[Name], default: object = "", max_age: float | None = None) -> dict[Name, object]:
+    """Return values by name, in one round trip; ``default`` for those not known while Redis is away."""
+    wanted = list(names)
+    try:
+        return {**ours.get_many(wanted, max_age=max_age)}
+    except Unavailable as error:
+        log.warning("a template shows the last known values: %s", error)
+    return {name: _last_known(name, default) for name in wanted}
+
+
+def liked(name: Name, user: User) -> bool | None:
+    """Return whether the user likes this; None if it is not known while Redis is away."""
+    try:
+        return ours.likes(name).has(user)
+    except Unavailable as error:
+        log.warning("a template cannot tell who likes %r: %s", name, error)
+        return None
+
+
+def _last_known(name: Name, default: object) -> object:
+    try:
+        return ours.get(name, max_age=float("inf"))
+    except Unavailable:
+        return default
+
+
+for tag in (counter, counters, liked):
+    register.simple_tag(tag)

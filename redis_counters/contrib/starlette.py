@@ -1,0 +1,108 @@
+"""Starlette: one asyncio client per application, made at its start and closed at its end.
+
+app = Starlette(routes=[...], lifespan=lifespan(), exception_handlers=ERROR_HANDLERS)
+
+async def view(request):
+    counters_of(request).incr("views")
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, cast
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import PlainTextResponse, Response
+
+from redis_counters.asyncio import Counters
+from redis_counters.contrib.answers import ANSWERED, Answer, answer
+from redis_counters.contrib.ending import TIMEOUT, close_asyncio
+from redis_counters.contrib.idempotency import HEADER, BadKeyError, header_key, scoped
+from redis_counters.contrib.where import url_or_default
+from redis_counters.errors import CounterError, UsageError
+from redis_counters.protocol.keyed_calls import User
+
+__all__ = ["ERROR_HANDLERS", "counters_of", "counting", "idempotency_key", "lifespan"]
+
+_STATE = "redis_counters"  # the key in the state of the lifespan, and the attribute of app.state
+
+
+@asynccontextmanager
+async def counting(
+    app: Starlette, url: str | None = None, *, close_timeout: float = TIMEOUT, **options: Any
+) -> AsyncIterator[dict[str, Counters]]:
+    """For a lifespan of your own: inside of this the application has counters, afterwards they are closed.
+
+    ``url``: by default that of the environment variable REDIS_COUNTERS_URL. ``options``: of `Counters`. What did not
+    get across when it ends, within ``close_timeout`` seconds, is logged with its amounts.
+    """
+    counters = Counters.from_url(url_or_default(url), **options)
+    setattr(app.state, _STATE, counters)
+    try:
+        yield {_STATE: counters}
+    finally:
+        delattr(app.state, _STATE)
+        await close_asyncio(counters, close_timeout)
+
+
+def lifespan(
+    url: str | None = None, *, close_timeout: float = TIMEOUT, **options: Any
+) -> Callable[[Starlette], AbstractAsyncContextManager[Mapping[str, Any]]]:
+    """Return a lifespan for the application: `counting`, and nothing else. Nothing is looked up before the start."""
+
+    def start(app: Starlette) -> AbstractAsyncContextManager[Mapping[str, Any]]:
+        return counting(app, url, close_timeout=close_timeout, **options)
+
+    return start
+
+
+def counters_of(connection: HTTPConnection) -> Counters:
+    """Return the counters of the application that a request or web socket came to, mounted ones included.
+
+    Raises: RuntimeError if its lifespan does not run, as in a test without ``with TestClient(app)``.
+    """
+    found = connection.scope.get("state", {}).get(_STATE) or getattr(connection.app.state, _STATE, None)
+    if found is None:
+        raise RuntimeError(
+            "this application has no counters: give it lifespan=lifespan(), and in tests use `with TestClient(app)`"
+        )
+    return cast(Counters, found)
+
+
+def idempotency_key(request: Request, user: User | None) -> str:
+    """Return what to give `incr_once` as key: the request's Idempotency-Key, within its method, path and user.
+
+    ``user``: who sent the request, by your authentication; None if there are no users, then all share their keys.
+    Raises: HTTPException, status 400 with a sentence, for a header that is missing or malformed, or no user id.
+    """
+    try:
+        return scoped(header_key(request.headers.getlist(HEADER)), request.method, request.url.path, user)
+    except (BadKeyError, UsageError) as error:
+        raise HTTPException(400, str(error)) from None
+
+
+def _handler(respond: Callable[[Answer], Response]) -> Callable[[Request, Exception], Awaitable[Response]]:
+    """Return a handler of the errors in `ANSWERED`."""
+
+    async def handle(_request: Request, error: Exception) -> Response:
+        found = answer(cast(CounterError, error))
+        assert found is not None, "registered for another error"
+        return respond(found)
+
+    return handle
+
+
+def _plain(found: Answer) -> Response:
+    return PlainTextResponse(found.sentence, found.status, dict(found.headers))
+
+
+def handlers_with(respond: Callable[[Answer], Response]) -> dict[Any, Any]:
+    """Return ``exception_handlers`` that answer by ``respond``."""
+    return dict.fromkeys(ANSWERED, _handler(respond))
+
+
+ERROR_HANDLERS = handlers_with(_plain)
+"""For ``exception_handlers``: errors of counting become 400, 422 or 503, each with a sentence as plain text."""

@@ -1,0 +1,1 @@
+"""Applications of each framework for tests: `/` counts a request, and is answered with the process that did."""
