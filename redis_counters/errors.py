@@ -35,7 +35,15 @@ class CounterError(Exception):
 
 
 class UsageError(CounterError, ValueError):
-    """The caller's mistake: nothing was sent, nothing changed."""
+    """The caller's mistake: nothing was sent, nothing changed.
+
+    ``argument``: what was wrong with a call, where it is a value that may come from afar: name, amount, user, key,
+    token or ttl; else None, and the program is wrong.
+    """
+
+    def __init__(self, message: str = "", *, argument: str | None = None) -> None:
+        super().__init__(message)
+        self.argument = argument
 
 
 class Refused(CounterError):

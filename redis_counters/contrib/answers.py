@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from redis_counters.errors import CounterError, KeyConflict, Overflow, Unavailable, UsageError
-from redis_counters.events import log
 
 
 class Answer(NamedTuple):
@@ -22,14 +21,13 @@ ANSWERED: tuple[type[CounterError], ...] = (KeyConflict, Overflow, Unavailable, 
 
 
 def answer(error: CounterError) -> Answer | None:
-    """Return what to answer when this was raised; None for an error that the client has no part in."""
+    """Return what to answer when this was raised; None for an error that whoever sent the request has no part in."""
     if isinstance(error, Unavailable):
         return Answer(503, "Counting is not possible at the moment. Please try again.", {"Retry-After": "1"})
     if isinstance(error, KeyConflict):
         return Answer(422, "This key was used before, with another amount. Nothing was counted.", {})
     if isinstance(error, Overflow):
         return Answer(400, "The number is too large. Nothing was counted.", {})
-    if isinstance(error, UsageError):
-        log.warning("answered with status 400: %s", error)  # it may be a mistake of the application
+    if isinstance(error, UsageError) and error.argument is not None:
         return Answer(400, f"This is not accepted: {error}.", {})
     return None

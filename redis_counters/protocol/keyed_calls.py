@@ -74,7 +74,7 @@ class Once(Call):
         raw = _text("key", key)
         self.amount = signed_amount(amount, name)
         if self.amount < 0:
-            raise UsageError(f"amount must not be negative, got {self.amount}")
+            raise UsageError(f"amount must not be negative, got {self.amount}", argument="amount")
         self.ttl = milliseconds(ttl)
         self.key_hash = crc32(raw)
         self.digest = blake2b(b"%d:%b%b" % (len(self.name), self.name, raw), digest_size=16).digest()
@@ -161,7 +161,7 @@ def milliseconds(ttl: float | timedelta) -> int:
     else:
         found = math.ceil(ttl * 1000)
     if not 0 < found <= MOST_TTL:
-        raise UsageError(f"ttl must be above 0 and at most 100 years, got {ttl!r}")
+        raise UsageError(f"ttl must be above 0 and at most 100 years, got {ttl!r}", argument="ttl")
     return found
 
 
@@ -171,7 +171,7 @@ def _text(what: str, value: str | bytes) -> bytes:
     try:
         raw = value.encode() if isinstance(value, str) else bytes(value)
     except UnicodeEncodeError:
-        raise UsageError(f"{what} must be valid Unicode, got {value!r}") from None
+        raise UsageError(f"{what} must be valid Unicode, got {value!r}", argument=what) from None
     if not 0 < len(raw) <= LONGEST:
-        raise UsageError(f"{what} must have between 1 and {LONGEST} bytes, got {len(raw)}")
+        raise UsageError(f"{what} must have between 1 and {LONGEST} bytes, got {len(raw)}", argument=what)
     return raw

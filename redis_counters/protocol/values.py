@@ -17,7 +17,7 @@ def name_bytes(name: Name) -> bytes:
         try:
             return name.encode()
         except UnicodeEncodeError:
-            raise UsageError(f"name must be valid Unicode, got {name!r}") from None
+            raise UsageError(f"name must be valid Unicode, got {name!r}", argument="name") from None
     if isinstance(name, bytes):
         return bytes(name)
     raise TypeError(f"name must be a str or bytes, not {type(name).__name__}")
@@ -48,7 +48,7 @@ def unsigned_amount(amount: int, name: Name) -> int:
     """Return the amount, checked as by `signed_amount`. Raises also UsageError for a negative one."""
     checked = signed_amount(amount, name)
     if checked < 0:
-        raise UsageError(f"amount must not be negative, got {checked}; use add() or decr()")
+        raise UsageError(f"amount must not be negative, got {checked}; use add() or decr()", argument="amount")
     return checked
 
 

@@ -29,7 +29,7 @@ from tests.servers import RealServer
 
 ERRORS = [
     (Unavailable("x"), 503, "Counting is not possible at the moment. Please try again."),
-    (UsageError("user must not"), 400, "This is not accepted: user must not."),
+    (UsageError("user must not", argument="user"), 400, "This is not accepted: user must not."),
     (KeyConflict("x"), 422, "This key was used before, with another amount. Nothing was counted."),
     (Overflow("x"), 400, "The number is too large. Nothing was counted."),
 ]
@@ -77,7 +77,7 @@ def fast(**options: Any) -> FastAPI:
 
     @app.get("/errors/{number}")
     async def errors(number: int, counters: fastapi.AppCounters) -> None:
-        raise ERRORS[number][0] if number < len(ERRORS) else Refused("x")
+        raise ERRORS[number][0]
 
     @app.websocket("/socket")
     async def socket(websocket: WebSocket, counters: fastapi.AppCounters) -> None:
@@ -155,8 +155,28 @@ def test_errors_are_answered_by_fastapi(number: int) -> None:
         answer = client.get(f"/errors/{number}")
         assert (answer.status_code, answer.json()) == (status, {"detail": sentence})
         assert answer.headers.get("Retry-After") == ("1" if status == 503 else None)
-        with pytest.raises(Refused):
-            client.get("/errors/9")
+
+
+@pytest.mark.parametrize("error", [Refused("x"), UsageError("this client is closed")])
+@pytest.mark.parametrize("name", ["starlette", "litestar"])
+def test_mistakes_of_the_program_are_not_answered(name: str, error: Exception) -> None:
+    """They are an error 500, as any other."""
+
+    async def fails(_request: Request) -> Response:
+        raise error
+
+    @litestar.get("/", sync_to_thread=False)
+    def fails_too() -> None:
+        raise error
+
+    app = Starlette(exception_handlers=starlette.ERROR_HANDLERS)
+    app.add_route("/", fails)
+    if name == "starlette":
+        assert TestClient(app, raise_server_exceptions=False).get("/").status_code == 500
+        return
+    other = Litestar([fails_too], logging_config=None, plugins=[CountersPlugin()])
+    with litestar.testing.TestClient(other, raise_server_exceptions=False) as client:
+        assert client.get("/").status_code == 500
 
 
 @pytest.mark.parametrize("number", range(len(ERRORS)))

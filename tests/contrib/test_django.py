@@ -26,7 +26,8 @@ from tests.servers import RealServer
 
 ERRORS: dict[str, Exception] = {
     "unavailable": Unavailable("x"),
-    "usage": UsageError("user <b>must</b> not"),
+    "usage": UsageError("user <b>must</b> not", argument="user"),
+    "closed": UsageError("this client is closed"),
     "conflict": KeyConflict("x"),
     "overflow": Overflow("x"),
     "refused": Refused("x"),
@@ -253,7 +254,7 @@ class TestAnswers:
         assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
         assert answer.headers.get("Retry-After") == ("1" if status == 503 else None)
 
-    @pytest.mark.parametrize("error", ["refused", "other"])
+    @pytest.mark.parametrize("error", ["refused", "closed", "other"])
     @pytest.mark.filterwarnings("ignore::ResourceWarning")
     def test_others_are_not(self, error: str) -> None:
         with pytest.raises(type(ERRORS[error])):

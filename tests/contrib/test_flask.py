@@ -97,7 +97,8 @@ def raising(error: Exception, **options: Any) -> Flask:
     ("error", "status", "text"),
     [
         (Unavailable("x"), 503, "try again"),
-        (UsageError("user <b>must</b> not"), 400, "user <b>must</b> not"),  # as plain text
+        (UsageError("this client is closed"), 500, "Internal"),
+        (UsageError("user <b>must</b> not", argument="user"), 400, "user <b>must</b> not"),  # as plain text
         (KeyConflict("x"), 418, "mine"),  # the application's own handler stays
         (Refused("x"), 500, "Internal"),
     ],

@@ -18,7 +18,7 @@ import typer
 import _redis_counters_pytest as plugin
 import redis_counters
 import redis_counters.asyncio
-from redis_counters import Counter, Counters, CounterValue, EventKind, Inspection, Stats, errors, events
+from redis_counters import Counter, Counters, CounterValue, EventKind, Inspection, Stats, UsageError, errors, events
 from redis_counters.cli.app import app
 from redis_counters.contrib import answers
 from tests.docs.pages import ROOT, code, section, table
@@ -160,7 +160,7 @@ def test_errors_over_http() -> None:
     rows = {code(row["error"]): row for row in table(section(CONTRIB, "Errors over HTTP"))}
     assert rows.keys() == {kind.__name__ for kind in answers.ANSWERED}
     for kind in answers.ANSWERED:
-        found = answers.answer(kind("..."))
+        found = answers.answer(UsageError("...", argument="user") if kind is UsageError else kind("..."))
         assert found is not None
         row = rows[kind.__name__]
         headers = "".join(f", `{name}: {value}`" for name, value in found.headers.items())

@@ -129,9 +129,9 @@ def test_a_text_without_utf8_form_is_refused(any_server: RealServer, face: str, 
         async with Either.on(face, any_server) as counters:
             counters.incr("good")
             for way, call in calls(counters).items():
-                with pytest.raises(UsageError, match="name must be valid Unicode"):
+                with pytest.raises(UsageError, match="name must be valid Unicode") as caught:
                     await done(call(name))
-                assert way
+                assert (way, caught.value.argument) == (way, "name")
             counters.incr("good")
             await counters.flush(5)
 
@@ -170,6 +170,7 @@ def test_signs(any_server: RealServer, face: str) -> None:
                 with pytest.raises(ValueError, match="must not be negative, got -1") as caught:
                     call("x", -1)
                 assert isinstance(caught.value, UsageError)
+                assert caught.value.argument == "amount"
             for call in (handle.incr, handle.decr):
                 with pytest.raises(ValueError, match="must not be negative"):
                     call(-(2**60))

@@ -71,8 +71,9 @@ def test_bad_users_send_nothing(any_server: RealServer, face: str, kind: Any, us
         async with Either.on(face, any_server) as either:
             likes = either.counters.likes("l")
             for method in (likes.like, likes.unlike, likes.has):
-                with pytest.raises(kind, match="user"):
+                with pytest.raises(kind, match="user") as caught:
                     await done(method(user))
+                assert getattr(caught.value, "argument", "user") == "user"
             with pytest.raises(kind, match="user"):
                 await done(likes.has_many([1, user]))
             with pytest.raises(TypeError, match="users"):

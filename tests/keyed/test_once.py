@@ -255,8 +255,9 @@ def test_bad_arguments_send_nothing(any_server: RealServer, face: str, kind: Any
     async def main() -> None:
         async with Either.on(face, any_server) as either:
             arguments = {"name": "c", "key": "k", "amount": 1, "ttl": 60, **wrong}
-            with pytest.raises(kind, match=next(iter(wrong))):
+            with pytest.raises(kind, match=next(iter(wrong))) as caught:
                 await done(either.counters.incr_once(**arguments))
+            assert getattr(caught.value, "argument", next(iter(wrong))) == next(iter(wrong))
 
     asyncio.run(main())
     assert any_server.client().keys("*") == []
