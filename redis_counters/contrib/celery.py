@@ -16,11 +16,12 @@ from typing import Any
 from celery import Celery
 from celery.signals import worker_process_shutdown
 
+from redis_counters.contrib.ending import close
 from redis_counters.contrib.forwarding import Lazy
 from redis_counters.contrib.where import url_or_default
 from redis_counters.counters import Counters
 
-__all__ = ["CeleryCounters"]
+__all__ = ["CeleryCounters", "deliver_at_end"]
 
 
 class CeleryCounters(Lazy):
@@ -36,7 +37,6 @@ class CeleryCounters(Lazy):
         super().__init__(self._open)
         self._app = app
         self._options = options
-        # Processes of the pool end by os._exit(), and run no hooks of atexit.
         worker_process_shutdown.connect(self._ends, weak=False)
 
     def _open(self) -> Counters:
@@ -47,3 +47,15 @@ class CeleryCounters(Lazy):
 
     def _ends(self, **_signal: Any) -> None:
         self._end()
+
+
+def deliver_at_end(counters: Counters) -> None:
+    """What this client counts in a process of the prefork pool is in Redis when the process has ended.
+
+    For a client that you have made yourself. Such a process ends by ``os._exit``, and runs no hooks of `atexit`.
+    """
+
+    def ends(**_signal: Any) -> None:
+        close(counters)
+
+    worker_process_shutdown.connect(ends, weak=False)

@@ -22,13 +22,16 @@ from tests.waiting import PATIENCE, until
 
 pytestmark = FORKS
 
-APP = "tests.contrib.apps.celery_app"
+APPS = "tests.contrib.apps"
 POOLS = {
     "prefork": ["--concurrency=2"],
     "prefork, a process per two tasks": ["--concurrency=2", "--max-tasks-per-child=2"],
     "solo": ["--pool=solo"],
     "threads": ["--pool=threads", "--concurrency=3"],
+    "prefork, of Django": ["--concurrency=2"],
+    "prefork, of a client of one's own": ["--concurrency=2"],
 }
+OTHERS = {"prefork, of Django": "celery_django", "prefork, of a client of one's own": "celery_own"}
 TASKS = 12
 
 
@@ -37,11 +40,23 @@ def broker(server: RealServer) -> str:
 
 
 @contextmanager
-def worker(arguments: list[str], counts: RealServer, tasks: RealServer, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def worker(
+    arguments: list[str], counts: RealServer, tasks: RealServer, log: Path, app: str = "celery_app"
+) -> Iterator[subprocess.Popen[bytes]]:
     """A worker, ended by SIGTERM, as Celery calls a warm shutdown."""
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "celery", "-A", APP, "worker", "--without-mingle", "--without-gossip", *arguments],
+            [
+                sys.executable,
+                "-m",
+                "celery",
+                "-A",
+                f"{APPS}.{app}",
+                "worker",
+                "--without-mingle",
+                "--without-gossip",
+                *arguments,
+            ],
             env={
                 **os.environ,
                 "PYTHONPATH": str(ROOT),
@@ -63,7 +78,7 @@ def worker(arguments: list[str], counts: RealServer, tasks: RealServer, log: Pat
 
 def send(server: RealServer, name: str, *arguments: int, key: str) -> None:
     with Celery("tests", broker=broker(server)) as app:
-        app.send_task(f"{APP}.{name}", arguments, task_id=key)
+        app.send_task(name, arguments, task_id=key)
 
 
 @contextmanager
@@ -78,7 +93,8 @@ def counted(server: RealServer, name: str) -> Iterator[None]:
 def test_a_worker_is_stopped(any_server: RealServer, tmp_path: Path, pool: str) -> None:
     """The flush interval is longer than the test: the end of each process delivers."""
     log = tmp_path / "log"
-    with worker(POOLS[pool], any_server, any_server, log), counted(any_server, "once"):
+    app = OTHERS.get(pool, "celery_app")
+    with worker(POOLS[pool], any_server, any_server, log, app), counted(any_server, "once"):
         for number in range(TASKS):
             send(any_server, "work", number, key=f"task-{number}")
     counts = truth(any_server, ["tasks", "amounts", "once", "loads"])

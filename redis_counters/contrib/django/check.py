@@ -19,6 +19,8 @@ def check_settings(**_wanted: Any) -> list[CheckMessage]:
         url, options = url_and_options()
         if urlsplit(url).scheme == "embedded":  # making one starts a server
             url = "redis://localhost"
+        for option in ("journal", "journal_mode"):  # making one makes a file
+            options.pop(option, None)
         Counters.from_url(url, **options).close(timeout=0)
     except ImproperlyConfigured as error:
         return [Error(str(error), id="redis_counters.E001")]

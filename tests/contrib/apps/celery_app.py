@@ -19,7 +19,7 @@ counters = CeleryCounters(app)
 counters.incr("loads")  # in the process that forks
 
 
-@app.task(bind=True)
+@app.task(name="work", bind=True)
 def work(self: Task, amount: int) -> None:
     counters.incr("tasks")
     counters.incr("amounts", amount)
@@ -27,7 +27,7 @@ def work(self: Task, amount: int) -> None:
     counters.incr_once("once", self.request.id)
 
 
-@app.task(bind=True, max_retries=3)
+@app.task(name="again", bind=True, max_retries=3)
 def again(self: Task) -> None:
     counters.incr("attempts")
     counters.incr_once("finished", self.request.id)
