@@ -26,6 +26,7 @@ from redis_counters.protocol.stats import Stats
 from redis_counters.protocol.values import CounterValue
 
 if TYPE_CHECKING:
+    from redis_counters.periods import Period, period
     from redis_counters.protocol.inspection import Inspection
 
 __version__ = "0.1.0"
@@ -46,19 +47,25 @@ __all__ = [
     "NotRecorded",
     "OutcomeUnknown",
     "Overflow",
+    "Period",
     "Refused",
     "SchemaMismatch",
     "Stats",
     "Unavailable",
     "UsageError",
     "WrongType",
+    "period",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """`Inspection` is imported when somebody asks for it: few do, and every process pays for an import."""
+    """Some names are imported when somebody asks for them: few do, and every process pays for an import."""
     if name == "Inspection":
         from redis_counters.protocol.inspection import Inspection
 
         return Inspection
+    if name in ("Period", "period"):
+        from redis_counters import periods
+
+        return getattr(periods, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

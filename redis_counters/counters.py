@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from redis_counters.events import Event
 from redis_counters.face import CounterBase, CountersBase, make_core, names_bytes, nothing
 from redis_counters.face_keyed import KeyedCounters
 from redis_counters.protocol.durability import Durability
+from redis_counters.protocol.expiries import Expiry
 from redis_counters.protocol.settings import check_age, checked_age
 from redis_counters.protocol.values import CounterValue, Name, name_bytes
 
@@ -124,11 +126,23 @@ class Counters(CountersBase, KeyedCounters):
         values = self._runner.read(wanted.values(), checked_age(max_age))
         return {name: values[raw] for name, raw in wanted.items()}
 
-    def counter(self, name: Name, *, shards: int | None = None) -> Counter:
-        """Return a handle on a counter; ``shards`` is recorded as its number of shards, which only grows."""
+    def counter(
+        self,
+        name: Name,
+        *,
+        shards: int | None = None,
+        expire_at: float | datetime | None = None,
+    ) -> Counter:
+        """Return a handle on a counter; ``shards`` is recorded as its number of shards, which only grows.
+
+        ``expire_at`` (epoch seconds, or a datetime with a time zone): then Redis removes the counter, all its shards
+        together, and what is counted or arrives later does not count. The moment goes along with each flush, so the
+        counter is never there without it; of two moments the later one holds, and a later one brings it to life again.
+        Name it wherever the counter is counted; `incr_once`, `likes`, `seed` and `adopt` do not know it.
+        Raises: TypeError, UsageError (also for a moment in the past).
+        """
         raw = name_bytes(name)
-        self._runner.declare(raw, shards)
-        return Counter(self, raw)
+        return Counter(self, raw, self._runner.declare(raw, shards, expire_at))
 
     def flush(self, timeout: float | None = None) -> None:
         """All that was buffered when called is in Redis.
@@ -168,8 +182,8 @@ class Counter(CounterBase):
 
     __slots__ = ("_core", "_counters")
 
-    def __init__(self, counters: Counters, name: bytes) -> None:
-        super().__init__(counters, name)
+    def __init__(self, counters: Counters, name: bytes, expiry: Expiry | None) -> None:
+        super().__init__(counters, name, expiry)
         self._counters = counters
         self._core = counters._core
 

@@ -14,6 +14,7 @@ from redis_counters.errors import UsageError
 from redis_counters.events import Observer
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.durability import Durability
+from redis_counters.protocol.expiries import Expiry, Moment
 from redis_counters.protocol.settings import make_settings
 from redis_counters.protocol.stats import Stats
 from redis_counters.protocol.values import Name, name_bytes, name_shown, signed_amount, unsigned_amount
@@ -26,7 +27,7 @@ class Runner(Protocol):
 
     def wake(self, name: Name, amount: int) -> bool: ...
     def add(self, name: Name, amount: int) -> None: ...
-    def declare(self, name: bytes, shards: int | None) -> None: ...
+    def declare(self, name: bytes, shards: int | None, expire_at: Moment | None) -> Expiry | None: ...
     def stats(self) -> Stats: ...
 
 
@@ -141,10 +142,11 @@ class Named:
 class CounterBase(Named):
     """A handle on one counter. `incr` here is the fastest way to count."""
 
-    __slots__ = ("_base", "_ones", "_wake")
+    __slots__ = ("_base", "_expiry", "_ones", "_wake")
 
-    def __init__(self, base: CountersBase, name: bytes) -> None:
+    def __init__(self, base: CountersBase, name: bytes, expiry: Expiry | None) -> None:
         super().__init__(name)
+        self._expiry = expiry  # it is known for as long as the handle is there
         self._base = base
         self._ones = base._ones
         self._wake = base._wake

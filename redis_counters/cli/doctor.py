@@ -146,10 +146,12 @@ def _try_scans(client: redis.Redis, namespace: bytes) -> Iterator[Trial]:
 
 
 def try_keyed(client: redis.Redis, namespace: bytes) -> Iterator[Trial]:
-    """What keyed calls (`incr_once`, `likes`) need beside that. Leaves no key."""
+    """What keyed calls (`incr_once`, `likes`) and counters that expire need beside that. Leaves no key."""
     key = b"{%b:0}:doctor:%b" % (namespace, secrets.token_hex(8).encode())
     yield _try(client, "SISMEMBER", key, b"m")[0]
     yield _try(client, "SMISMEMBER", key, b"m")[0]
+    yield _try(client, "TYPE", key)[0]
+    yield _try(client, "PTTL", key)[0]
     yield _try(client, "PEXPIREAT", key, 1)[0]
     remove, _ = _try(client, "SREM", key, b"m")
     yield remove

@@ -201,8 +201,8 @@ def housekeeping(trials: Iterable[Trial]) -> list[Finding]:
 
 
 def keyed(trials: Iterable[Trial]) -> list[Finding]:
-    """What only keyed calls need: a finding for each that is missing."""
-    return _spared(trials, "Nothing, unless incr_once or likes is used: ACL SETUSER ... {rule}")
+    """What only keyed calls and counters that expire need: a finding for each that is missing."""
+    return _spared(trials, "Nothing, unless incr_once, likes or expire_at is used: ACL SETUSER ... {rule}")
 
 
 def _spared(trials: Iterable[Trial], advice: str) -> list[Finding]:

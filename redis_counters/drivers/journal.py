@@ -106,7 +106,9 @@ class Journal:
             if self.closed:
                 raise OSError("the journal is closed")
             file = self._file(recorder)
-            file.append(writer.calls + 1, name_bytes(name), amount)
+            raw = name_bytes(name)
+            expiry = writer.expiries.known.get(raw)
+            file.append(writer.calls + 1, raw, amount, None if expiry is None else expiry.at)
         except Error as error:
             self._failed(recorder, file, error)
             raise NotRecorded(

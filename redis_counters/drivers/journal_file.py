@@ -108,10 +108,10 @@ class JournalFile:
         with self.mutex, self._transaction(durable=changes.vital) as connection:
             write(connection, changes)
 
-    def append(self, call: int, name: bytes, amount: int) -> None:
-        """One call is kept, with all before it. Raises `Error`, then it is not."""
+    def append(self, call: int, name: bytes, amount: int, expire_at: int | None) -> None:
+        """One call is kept, with all before it, and when its counter expires. Raises `Error`, then it is not."""
         with self.mutex, self._transaction() as connection:
-            write_call(connection, call, name, amount)
+            write_call(connection, call, name, amount, expire_at)
 
     @contextlib.contextmanager
     def _transaction(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:

@@ -24,6 +24,7 @@ SCHEMA = (
     "CREATE TABLE flushes(actor, seq, base, totals, PRIMARY KEY(actor, seq)) WITHOUT ROWID",
     "CREATE TABLE early(kind, name, amount, PRIMARY KEY(kind, name)) WITHOUT ROWID",
     "CREATE TABLE calls(call INTEGER PRIMARY KEY, name, amount)",
+    "CREATE TABLE expiries(name PRIMARY KEY, at) WITHOUT ROWID",
 )
 
 
@@ -84,14 +85,18 @@ def write(connection: sqlite3.Connection, changes: Changes) -> None:
         "INSERT OR REPLACE INTO early VALUES (?, ?, ?)",
         [(int(kind), name, amount) for kind, name, amount in changes.early],
     )
+    run("DELETE FROM expiries WHERE name = ?", [(name,) for name, _ in changes.expiries])
+    run("INSERT INTO expiries VALUES (?, ?)", [(name, at) for name, at in changes.expiries if at is not None])
     if changes.calls:
         connection.execute("DELETE FROM calls WHERE call <= ?", (changes.calls,))
     if changes.buckets is not None:
         connection.execute("INSERT OR REPLACE INTO about VALUES ('buckets', ?)", (changes.buckets,))
 
 
-def write_call(connection: sqlite3.Connection, call: int, name: bytes, amount: int) -> None:
-    """One call stands in its table."""
+def write_call(connection: sqlite3.Connection, call: int, name: bytes, amount: int, expire_at: int | None) -> None:
+    """One call stands in its table, and when its counter expires."""
+    if expire_at is not None:
+        connection.execute("INSERT OR REPLACE INTO expiries VALUES (?, ?)", (name, expire_at))
     # A call that was interrupted after this has no number of its own.
     connection.execute("INSERT OR REPLACE INTO calls VALUES (?, ?, ?)", (call, name, amount))
 
@@ -153,6 +158,7 @@ def _read_tables(connection: sqlite3.Connection, stored: Stored) -> None:
         stored.early[Kind(kind), name] = amount
     for call, name, amount in _rows(connection, "SELECT * FROM calls ORDER BY call"):
         stored.calls[call] = (name, amount)
+    stored.expiries.update(_rows(connection, "SELECT name, at FROM expiries"))
 
 
 def _rows(connection: sqlite3.Connection, sql: str) -> list[tuple[Any, ...]]:

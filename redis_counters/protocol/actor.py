@@ -24,6 +24,7 @@ from collections.abc import Callable, Collection
 from enum import Enum, auto
 
 from redis_counters.protocol.commands import Command, Script
+from redis_counters.protocol.expiries import Expiries
 from redis_counters.protocol.flushes import Chunk, Header, Totals, increments, mixed
 from redis_counters.protocol.history import Applied, History
 from redis_counters.protocol.replies import BadReply, Reply
@@ -43,7 +44,14 @@ class Actor:
     """An owner's side of one actor. It decides what to send next and what an answer means; it sends nothing itself."""
 
     def __init__(
-        self, bucket: int, registry: bytes, mint: Callable[[], str], display: bytes, delay: int, opened: float
+        self,
+        bucket: int,
+        registry: bytes,
+        mint: Callable[[], str],
+        display: bytes,
+        delay: int,
+        opened: float,
+        expiries: Expiries,
     ) -> None:
         self.bucket = bucket
         self.registry = registry
@@ -52,6 +60,7 @@ class Actor:
         self.display = display
         self.delay = delay  # seconds after it was closed in which it may be taken back
         self.opened = opened
+        self.expiries = expiries
         self.id = b""
         self.phase = Phase.NEW
         self.seq = 0
@@ -145,10 +154,12 @@ class Actor:
         self.seq += 1
         header = Header(self.id, self.seq, self.base, int(self.exact))
         if not (taken[1] or taken[2]) and not self.tables[0].floored:
-            chunk, command = increments(self.registry, header, list(taken[0]), plus, self.tables[0].acknowledged)
+            chunk, command = increments(
+                self.registry, header, list(taken[0]), plus, self.tables[0].acknowledged, self.expiries
+            )
         else:
             some = ({k: plus[k] for k in taken[0]}, {k: minus[k] for k in taken[1]}, {k: shards[k] for k in taken[2]})
-            chunk, command = mixed(self.registry, header, some, self.tables)
+            chunk, command = mixed(self.registry, header, some, self.tables, self.expiries)
         self.unknown = chunk
         self.sent.remember(chunk)
         self.sent.shorten(self.base)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from redis_counters.protocol.actor import Actor, Phase
+from redis_counters.protocol.expiries import Expiries
 from redis_counters.protocol.flushes import Totals
 from redis_counters.protocol.settings import Settings
 from redis_counters.protocol.slots import Kind, Table
@@ -22,6 +23,7 @@ class Bucket:
     __slots__ = (
         "actors",
         "busy",
+        "expiries",
         "failed",
         "mint",
         "number",
@@ -34,8 +36,11 @@ class Bucket:
         "window_start",
     )
 
-    def __init__(self, number: int, registry: bytes, settings: Settings, mint: Callable[[], str], now: float) -> None:
+    def __init__(
+        self, number: int, registry: bytes, settings: Settings, mint: Callable[[], str], now: float, expiries: Expiries
+    ) -> None:
         self.number = number
+        self.expiries = expiries
         self.registry = registry
         self.settings = settings
         self.mint = mint
@@ -53,7 +58,8 @@ class Bucket:
 
     def begin(self, now: float) -> None:
         """What is counted from now on goes to a new actor."""
-        actor = Actor(self.number, self.registry, self.mint, self.settings.display, self.settings.delay, now)
+        settings = self.settings
+        actor = Actor(self.number, self.registry, self.mint, settings.display, settings.delay, now, self.expiries)
         if self.settings.journal is not None:
             for table in actor.tables:
                 table.changed = {}

@@ -67,6 +67,7 @@ CONTRACTS: dict[Script, Contract] = {
             "floored_plus",
             "floored_minus",
             "widened",
+            "expiring",
         ),
         ("OK", "STALE", "REGRESS", "CLOSED", "UNKNOWN", "MISSING"),
         more_keys="shards",

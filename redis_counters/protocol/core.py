@@ -8,6 +8,7 @@ from redis_counters.crdt.tally import INT64_MAX
 from redis_counters.errors import CounterError, NotRecorded, Overflow, SchemaMismatch
 from redis_counters.events import Event, EventKind, Observer
 from redis_counters.protocol.buffer import Buffer
+from redis_counters.protocol.expiries import Expiries, Expiry, Moment, future_milliseconds
 from redis_counters.protocol.goal import Goal
 from redis_counters.protocol.housekeeping import Housekeeping
 from redis_counters.protocol.orphans import Orphan, revive, told
@@ -49,6 +50,7 @@ class Core:
         self.failing = False  # the last round did not go through
         self.last_error: str | None = None
         self.known_shards: dict[bytes, int] = {}
+        self.expiries = Expiries(journal=settings.journal is not None)
         self.left_in_journal = False  # what was not delivered when closed is there, for whoever comes next
         self.journal_failures = 0  # times that the journal could not be written
         self.begin()
@@ -59,6 +61,8 @@ class Core:
         if self.display is not None:
             self.settings = self.settings._replace(display=self.display().encode("utf-8", "replace")[:200])
         self.writer = Writer(self.settings, self.buffer, self.mint)
+        self.writer.expiries = self.expiries
+        self.expiries.change(self.expiries.known)
         self.orphans: list[Orphan] = []  # journals of processes that are gone, to be told too
         for name, shards in self.known_shards.items():  # what handles asked for holds in the child too
             self.writer.shards.ask(name, shards)
@@ -97,11 +101,22 @@ class Core:
                 counter=raw,
             )
 
-    def declare(self, name: bytes, shards: int | None) -> None:
-        """The counter has at least that many shards."""
+    def declare(self, name: bytes, shards: int | None, expire_at: Moment | None = None) -> Expiry | None:
+        """The counter has at least that many shards, and expires then; whoever counts holds what is returned."""
+        expiry = None
+        if expire_at is not None:
+            now = self.wall()
+            at = future_milliseconds(expire_at, now)
+            self.expiries.forget(int(now * 1000), self._counts)
+            expiry = self.expiries.ask(name, at)
         if shards is not None:
             self.known_shards[name] = max(check_shards("shards", shards), self.known_shards.get(name, 1))
             self.writer.shards.ask(name, shards)
+        return expiry
+
+    def _counts(self, name: bytes) -> bool:
+        self.writer.drain()
+        return self.writer.owns(name)
 
     # -- flushing
 

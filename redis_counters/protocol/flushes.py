@@ -7,6 +7,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from redis_counters.protocol.commands import Argument, Command, Script
+from redis_counters.protocol.expiries import Expiries
 from redis_counters.protocol.replies import BadReply
 from redis_counters.protocol.slots import Kind, Table
 
@@ -55,7 +56,12 @@ class Header(NamedTuple):
 
 
 def increments(
-    registry: bytes, header: Header, keys: list[bytes], total: Mapping[bytes, int], acknowledged: Mapping[bytes, int]
+    registry: bytes,
+    header: Header,
+    keys: list[bytes],
+    total: Mapping[bytes, int],
+    acknowledged: Mapping[bytes, int],
+    expiries: Expiries,
 ) -> tuple[Chunk, Command]:
     """Return the common flush, increments only: as little work per counter as there can be."""
     fresh = len(keys)
@@ -67,10 +73,12 @@ def increments(
     values = [total[k] for k in keys]
     chunk = Chunk(header.seq, header.base, (dict(zip(keys, values)), {}, {}), None)  # noqa: B905 - strict= costs time here
     counts = (fresh, 0, len(keys) - fresh, 0, 0, 0, 0)
-    return chunk, Command(Script.SLOTS_MERGE, (registry, *keys), (*header, *counts, *values))
+    return chunk, _merge(registry, keys, (*header, *counts), values, expiries)
 
 
-def mixed(registry: bytes, header: Header, totals: Totals, tables: Sequence[Table]) -> tuple[Chunk, Command]:
+def mixed(
+    registry: bytes, header: Header, totals: Totals, tables: Sequence[Table], expiries: Expiries
+) -> tuple[Chunk, Command]:
     """Return a flush with decrements, floors or numbers of shards among its items."""
     items: list[tuple[Kind, bytes]] = []
     values: list[Argument] = []
@@ -91,9 +99,16 @@ def mixed(registry: bytes, header: Header, totals: Totals, tables: Sequence[Tabl
         for kind in (Kind.PLUS, Kind.MINUS):
             group(kind, wanted, floors=floors)
     group(Kind.SHARDS, lambda _key, _table: True)
-    keys = (registry, *(key for _, key in items))
     chunk = Chunk(header.seq, header.base, totals, items)
-    return chunk, Command(Script.SLOTS_MERGE, keys, (*header, *counts, *values))
+    return chunk, _merge(registry, [key for _, key in items], (*header, *counts), values, expiries)
+
+
+def _merge(
+    registry: bytes, keys: list[bytes], head: tuple[Argument, ...], values: Sequence[Argument], expiries: Expiries
+) -> Command:
+    """Return the command; with it goes when counters expire, so that none is ever without that."""
+    expiring = expiries.among(keys)
+    return Command(Script.SLOTS_MERGE, (registry, *keys), (*head, len(expiring) // 2, *values, *expiring))
 
 
 def _fresh(key: bytes, table: Table) -> bool:

@@ -10,6 +10,7 @@ from redis_counters.crdt.tally import INT64_MAX
 from redis_counters.errors import SchemaMismatch
 from redis_counters.protocol.bucket import Bucket
 from redis_counters.protocol.buffer import Buffer
+from redis_counters.protocol.expiries import Expiries
 from redis_counters.protocol.gates import Gates
 from redis_counters.protocol.keys import KeySpace, name_of
 from redis_counters.protocol.settings import Settings
@@ -26,6 +27,7 @@ class Intake:
         self.mint = mint
         self.shards = Shards(settings.shards)
         self.choice = crc32(mint().encode())  # of the shard, in every counter, that this process writes to
+        self.expiries = Expiries(journal=settings.journal is not None)
         self.keys: KeySpace | None = None
         self.buckets: list[Bucket] = []
         self.gates: Gates | None = None
@@ -62,7 +64,9 @@ class Intake:
                 )
             return
         self.keys = keys
-        self.buckets = [Bucket(b, keys.registries[b], self.settings, self.mint, now) for b in range(keys.buckets)]
+        self.buckets = [
+            Bucket(b, keys.registries[b], self.settings, self.mint, now, self.expiries) for b in range(keys.buckets)
+        ]
         self.gates = Gates(keys, self.buckets)
         self._place_early()
 

@@ -49,6 +49,7 @@ class Changes:
     gone: list[int]  # actors at their end
     early: list[tuple[Kind, bytes, int]]  # counted before the buckets are known
     early_gone: bool  # they have their places now, but for these
+    expiries: list[tuple[bytes, int | None]]  # when counters expire, by name; None: it is of no use any more
     calls: int  # calls up to this number are in the totals
     vital: bool  # more may be sent only when this is on the disk
 
@@ -73,6 +74,7 @@ class Stored:
     actors: dict[int, StoredActor] = field(default_factory=dict)
     early: dict[tuple[Kind, bytes], int] = field(default_factory=dict)
     calls: dict[int, tuple[bytes, int]] = field(default_factory=dict)
+    expiries: dict[bytes, int] = field(default_factory=dict)
 
     def apply(self, changes: Changes) -> None:
         """The changes are kept: all of them, or in a file none."""
@@ -97,3 +99,8 @@ class Stored:
             self.early[kind, name] = amount
         for call in [call for call in self.calls if call <= changes.calls]:
             del self.calls[call]
+        for name, at in changes.expiries:
+            if at is None:
+                self.expiries.pop(name, None)
+            else:
+                self.expiries[name] = at

@@ -73,6 +73,9 @@ def revive(stored: Stored, settings: Settings, keys: KeySpace, mint: Callable[[]
         )
     settings = settings._replace(journal=settings.journal or "journal", journal_always=stored.always)
     writer = Writer(settings, Buffer(), mint)
+    for name, at in stored.expiries.items():
+        writer.expiries.ask(name, at)
+    writer.expiries.take_changes()
     writer.settle(keys, now)
     seen: dict[Actor, Seen] = {}
     numbers: dict[Actor, int] = {}
@@ -80,7 +83,7 @@ def revive(stored: Stored, settings: Settings, keys: KeySpace, mint: Callable[[]
         bucket = writer.buckets[kept.head.bucket]
         actor = _actor(
             kept,
-            Actor(bucket.number, bucket.registry, mint, settings.display, settings.delay, now),
+            Actor(bucket.number, bucket.registry, mint, settings.display, settings.delay, now, writer.expiries),
             unsure=not stored.always,
         )
         bucket.actors.insert(-1, actor)  # never the current one: it gets nothing more

@@ -14,7 +14,7 @@ CALLS: dict[Script, tuple[str, ...]] = {
     Script.NAMESPACE_OPEN: ("HMGET", "HSET"),
     Script.ACTOR_OPEN: ("HGET", "HMGET", "HSET", "TIME"),
     Script.ACTOR_CLOSE: ("HDEL", "HGET", "HSET", "TIME"),
-    Script.SLOTS_MERGE: ("EXISTS", "HGET", "HSET", "HSETNX", "TIME"),
+    Script.SLOTS_MERGE: ("EXISTS", "HGET", "HSET", "HSETNX", "PEXPIREAT", "PTTL", "TIME", "TYPE"),
     Script.SLOTS_FOLD: ("HDEL", "HGET", "HINCRBY", "HMGET", "HSET", "TIME"),
     Script.SLOTS_READ: ("HGETALL",),
     Script.ACTORS_REAP: ("HDEL", "HGET", "HSET", "TIME"),

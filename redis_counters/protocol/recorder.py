@@ -83,6 +83,7 @@ class Recorder:
                 table.changed = dict.fromkeys(table.total)
         for changed, amounts in zip(self.writer.early_changed, self.writer.early, strict=True):
             changed.update(dict.fromkeys(amounts))
+        self.writer.expiries.change(self.writer.expiries.known)
 
     def holds(self, actor: Actor) -> bool:
         """True if what the actor has to send must not be sent as long as it cannot be recorded."""
@@ -138,7 +139,10 @@ class Recorder:
         taken.early_gone = self.early and writer.keys is not None
         taken.calls = writer.calls
         taken.buckets = writer.keys.buckets if writer.keys is not None else self.buckets
-        something = heads or slots.now or slots.gone or gone or early or taken.early_gone
+        taken.expiries = writer.expiries.take_changes()
+        known = writer.expiries.known
+        expiries = [(name, known[name].at if name in known else None) for name in taken.expiries]
+        something = heads or slots.now or slots.gone or gone or early or taken.early_gone or expiries
         if not (something or taken.calls > self.calls):
             return None
         self._taken = taken
@@ -152,6 +156,7 @@ class Recorder:
             gone=gone,
             early=early,
             early_gone=taken.early_gone,
+            expiries=expiries,
             calls=taken.calls,
             vital=vital or taken.early_gone,
         )
@@ -185,6 +190,7 @@ class Recorder:
             table.changed = changed
         for changed, names in zip(self.writer.early_changed, taken.early, strict=False):
             changed.update(names)
+        self.writer.expiries.change(taken.expiries)
 
     def _number_of(self, actor: Actor) -> int:
         # It keeps its number even if nobody knows whether it was kept: else it might be kept twice.
@@ -219,6 +225,7 @@ class _Taken:
     early: list[dict[bytes, None]] = field(default_factory=list)
     early_rows: bool = False
     early_gone: bool = False
+    expiries: dict[bytes, None] = field(default_factory=dict)
     calls: int = 0
     buckets: int | None = None
 

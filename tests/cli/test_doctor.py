@@ -21,7 +21,7 @@ from tests.servers import RealServer
 
 OK, WARNING, PROBLEM = Level.OK, Level.WARNING, Level.PROBLEM
 LUA = Path(__file__).parents[2] / "lua"
-KEYED = ("PEXPIREAT", "SADD", "SISMEMBER", "SMISMEMBER", "SREM")
+KEYED = ("PEXPIREAT", "PTTL", "SADD", "SISMEMBER", "SMISMEMBER", "SREM", "TYPE")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import redis
@@ -96,7 +97,9 @@ class Bucket:
         floored_plus: Floored = (),
         floored_minus: Floored = (),
         widened: Items = (),
+        expiring: Mapping[bytes, int] | None = None,
     ) -> Answer:
+        """``expiring``: of keys among the items, when they expire."""
         groups: tuple[Items | Floored, ...] = (
             fresh_plus,
             fresh_minus,
@@ -112,7 +115,9 @@ class Bucket:
             for name, *told in group:
                 keys.append(name)
                 values.extend(told)
-        return self.call(Script.SLOTS_MERGE, keys, [actor, seq, base, int(exact), *map(len, groups), *values])
+        expiries = [(n, expiring[name]) for n, name in enumerate(keys[1:], 1) if expiring and name in expiring]
+        head: list[Argument] = [actor, seq, base, int(exact), *map(len, groups), len(expiries)]
+        return self.call(Script.SLOTS_MERGE, keys, [*head, *values, *itertools.chain.from_iterable(expiries)])
 
     def close(self, actor: bytes, base: int = 0) -> Answer:
         return self.call(Script.ACTOR_CLOSE, [REGISTRY], [actor, base])

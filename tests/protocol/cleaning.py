@@ -73,7 +73,7 @@ class House:
 
     def tell(self, bucket: int, actor: bytes, seq: int, totals: dict[bytes, int]) -> bytes:
         """The actor flushes these totals, by key; return what word was answered."""
-        head = (actor, seq, 0, 0, len(totals), 0, 0, 0, 0, 0, 0)
+        head = (actor, seq, 0, 0, len(totals), 0, 0, 0, 0, 0, 0, 0)
         keys = [self.keys.registries[bucket], *totals]
         word = self.call(Script.SLOTS_MERGE, keys, *head, *totals.values())[0]
         assert isinstance(word, bytes)

@@ -223,6 +223,23 @@ CLIENT = (  # one line each, to be read as a table
         "False",
     ),
     Break(
+        "a flush does not tell when counters expire", "expiries:Expiries.among", "if not known:", "if True:", "expires"
+    ),
+    Break(
+        "a child does not know when counters expire",
+        "core:Core.begin",
+        "self.writer.expiries = self.expiries",
+        "pass",
+        "expires",
+    ),
+    Break(
+        "a journal does not tell when counters expire",
+        "recorder:Recorder.take",
+        "expiries=expiries",
+        "expiries=[]",
+        "expires",
+    ),
+    Break(
         "more shards are not read",
         "reads:Reads._fetch_shards",
         "if not learned.single and learned.of(name) > len(snapshot.places):",
@@ -249,7 +266,8 @@ SCRIPTS = (
     Break("a base that is missing does not matter", "slots_merge", "recorded < base or ", "", "fail-over"),
     Break("exact does not matter", "slots_merge", " or (exact == '1' and recorded ~= base)", "", "fail-over"),
     Break("an unknown actor may tell", "slots_merge", "if not state then return {'UNKNOWN'} end", "if not state then state, recorded, rest = 'o', 0, 'x y' end", "fail-over"),
-    Break("a missing slot is 0", "slots_merge", "    missing = missing or {'MISSING'}\n    missing[#missing + 1] = i", "    olds[i] = '0'", "deleted"),
+    Break("a new key gets no time to expire", "slots_merge", "  call('PEXPIREAT', KEYS[i + 1], at)\n", "", "expires"),
+    Break("a missing slot is 0", "slots_merge", "      missing = missing or {'MISSING'}\n      missing[#missing + 1] = i", "    olds[i] = '0'", "deleted"),
     Break("counts are compared as texts", "slots_merge", "#a < #b or (#a == #b and a < b)", "a < b"),
     Break("counts are compared as numbers", "slots_merge", "#a < #b or (#a == #b and a < b)", "tonumber(a) < tonumber(b)"),
     Break("no floor is written", "slots_merge", "    call('HSET', key, '~' .. field, ARGV[v + 1])\n", "", "deleted"),

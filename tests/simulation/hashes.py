@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from zlib import crc32
 
 Hash = dict[bytes, bytes]
 Value = Hash | bytes
 
+NONE: Mapping[bytes, int] = {}
 PAGE = 3  # names that SCAN returns at a time
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 _WHOLE = re.compile(rb"(0|-?[1-9][0-9]{0,18})\Z")
@@ -34,6 +35,7 @@ class Database:
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
         self.keys: dict[bytes, Value] = {}
+        self.expiries: dict[bytes, int] = {}  # of some keys, epoch milliseconds
         self._own: set[bytes] = set()  # hashes that no snapshot holds
         self.writes = 0
         self.restored = 0  # another server each time, as INFO tells
@@ -50,6 +52,9 @@ class Database:
             b"EXISTS": self.exists,
             b"DEL": self.delete,
             b"TIME": self.time,
+            b"TYPE": self.type,
+            b"PTTL": self.pttl,
+            b"PEXPIREAT": self.pexpireat,
             b"HSCAN": self.hscan,
             b"SCAN": self.scan,
             b"INFO": self.info,
@@ -62,11 +67,16 @@ class Database:
         self._own.clear()
         return dict(self.keys)
 
-    def restore(self, snapshot: dict[bytes, Value]) -> None:
+    def restore(self, snapshot: dict[bytes, Value], expiries: Mapping[bytes, int] = NONE) -> None:
         """The content is that of the snapshot."""
         self._own.clear()
-        self.keys = dict(snapshot)
+        self.keys, self.expiries = dict(snapshot), dict(expiries)
         self.restored += 1
+
+    def due(self) -> list[bytes]:
+        """Return the keys whose time is over: whoever keeps the clock deletes them before he runs a command."""
+        now = self.clock() * 1000
+        return [key for key, at in self.expiries.items() if at <= now]
 
     def fields(self, key: bytes) -> Hash:
         """Return a hash to look at; empty if there is none."""
@@ -111,7 +121,7 @@ class Database:
         target = self._to_write(key)
         gone = sum(target.pop(field, None) is not None for field in fields)
         if not target:
-            del self.keys[key]
+            self.delete(key)
         return gone
 
     def hincrby(self, key: bytes, field: bytes, amount: bytes) -> int:
@@ -132,7 +142,26 @@ class Database:
 
     def delete(self, *keys: bytes) -> int:
         self.writes += 1
+        for key in keys:
+            self.expiries.pop(key, None)
         return sum(self.keys.pop(key, None) is not None for key in keys)
+
+    def type(self, key: bytes) -> str:
+        found = self.keys.get(key)
+        return "none" if found is None else "hash" if isinstance(found, dict) else "string"
+
+    def pttl(self, key: bytes) -> int:
+        if key not in self.keys:
+            return -2
+        at = self.expiries.get(key)
+        return -1 if at is None else at - int(self.clock() * 1000)
+
+    def pexpireat(self, key: bytes, at: bytes) -> int:
+        if key not in self.keys:
+            return 0
+        self.writes += 1
+        self.expiries[key] = int(at)
+        return 1
 
     def time(self) -> list[bytes]:
         seconds, micros = divmod(int(self.clock() * 1_000_000), 1_000_000)

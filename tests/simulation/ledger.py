@@ -42,6 +42,7 @@ class Ledger:
         self.lost: Counter[Account] = Counter()  # may be missing: of processes that ended, or by reported uncertainty
         self.removed: Counter[Account] = Counter()  # was in keys that were deleted
         self.kept_out: Counter[Account] = Counter()  # of that, was acknowledged: must not come back
+        self.expired: set[bytes] = set()  # counters whose time is over: nothing of them is there, or missing
         self.deleted_stays = deleted_stays  # False where a fail-over may bring deleted keys back
 
     def count(self, process: int, name: bytes, amount: int) -> None:
@@ -122,7 +123,7 @@ class Ledger:
     def check_all_there(self, process: int | None) -> None:
         """Of the process, or of all, everything is there that is not known to be missing."""
         for account, issued in self.issued.items():
-            if process not in (None, account[0]):
+            if process not in (None, account[0]) or account[1] in self.expired:
                 continue
             least = issued - self.lost[account] - self.removed[account]
             self._check_not_above(account)

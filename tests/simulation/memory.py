@@ -31,6 +31,9 @@ class Journal:
             writer = self.process.core.writer
             writer.calls += 1
             self.stored.calls[writer.calls] = (name, amount)
+            expiry = writer.expiries.known.get(name)
+            if expiry is not None:
+                self.stored.expiries[name] = expiry.at
             self._note()
 
     def record(self, recorder: Recorder) -> bool:

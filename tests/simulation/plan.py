@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 NAMES = (b"x", b"y", b"z")
 GROWING = (b"x", b"y")  # only incremented, in every schedule: their values may not run backwards
+EXPIRING = b"z"  # expires, in schedules with that fault,
+EXPIRES = (50, 150, 400)  # so many seconds after the beginning
 BUCKETS = 2
 MOST_SHARDS = 4
 WINDOW = 20.0  # seconds: the re-assert window; no fail-over takes back what is older
@@ -32,6 +34,7 @@ FAULTS = {
     "closed": 0.35,
     "cleaned": 0.25,
     "short memory": 0.1,
+    "expires": 0.15,
 }
 """What a schedule may contain besides the network's faults, and how likely it does."""
 

@@ -20,7 +20,7 @@ from redis_counters.protocol.settings import make_settings
 from redis_counters.protocol.slots import Kind
 from tests.simulation.ledger import Account, Violation
 from tests.simulation.memory import Journal
-from tests.simulation.plan import ALWAYS, BUCKETS, GROWING, WINDOW, Options
+from tests.simulation.plan import ALWAYS, BUCKETS, EXPIRING, GROWING, WINDOW, Options
 from tests.simulation.reading import Reading
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ class Process:
         self.options = options
         self.tokens = random.Random((world.plan.seed * 100 + number) * 100 + stream)
         self.core: Core = self._core() if forked_from is None else self._child_of(forked_from.core)
+        self.expires = self._expires()  # it knows when the counter expires that does
         self.journal = Journal(self) if options.journal else None
         self.orphan: Orphan | None = None  # what this process tells of one that was killed
         self.dead = False
@@ -96,11 +97,17 @@ class Process:
     def _child_of(self, core: Core) -> Core:
         """Return what the child of a fork has: a copy of all, begun anew."""
         child = copy.copy(core)
-        child.buffer, child.mint = Buffer(), self.mint
+        child.buffer, child.mint, child.expiries = Buffer(), self.mint, copy.deepcopy(core.expiries)
         child.buffer.ones.extend(core.buffer.ones)
         child.buffer.amounts.extend(core.buffer.amounts)
         child.begin()
         return child
+
+    def _expires(self) -> bool:
+        at = self.world.expires_at
+        if at is not None and self.world.now < at:
+            self.core.declare(EXPIRING, None, at)
+        return at is None or EXPIRING in self.core.expiries.known
 
     @property
     def forgetful(self) -> bool:
@@ -114,7 +121,7 @@ class Process:
 
     def count(self, name: bytes, amount: int) -> bool:
         """The amount is counted, without its sign where the counter only grows; False if the process is closing."""
-        if self.closing or self.orphan is not None:
+        if self.closing or self.orphan is not None or (name == EXPIRING and not self.expires):
             return False
         amount = abs(amount) if name in GROWING else amount
         self.world.ledger.count(self.number, name, amount)
@@ -318,6 +325,8 @@ class Process:
             return
         for _goal, issued in reached:
             for account, amount in issued.items():
+                if account[1] in ledger.expired:
+                    continue
                 least = amount - ledger.removed[account] - ledger.lost[account]
                 if ledger.totals[account] < least:
                     raise Violation(

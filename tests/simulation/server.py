@@ -97,7 +97,7 @@ class _Lua:
             return False
         if isinstance(reply, list):
             return self.table([False if part is None else part for part in reply])
-        return reply
+        return self.table({b"ok": reply.encode()}) if isinstance(reply, str) else reply
 
 
 def _as_bytes(argument: bytes | int) -> bytes:

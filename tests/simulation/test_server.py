@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -33,7 +34,7 @@ def at_time(script: Script, now: int) -> bytes:
     """Return the script with the time written into it: a server of its own would tell another."""
     text = lua_files.text(script)
     for call in (b"redis.call('TIME')", b"call('TIME')"):
-        text = text.replace(call, b"({'%d'})" % now)
+        text = text.replace(call, b"({'%d', '0'})" % now)
     assert b"TIME" not in text.split(b"]]", 1)[1]
     return text
 
@@ -162,13 +163,16 @@ def random_call(rng: random.Random, actors: list[bytes]) -> Command:
         return Command(kind, (registry, *shards), (actor, 0))
     if kind is Script.SLOTS_READ:
         return Command(kind, shards)
-    counts = [0] * 7
+    counts = [0] * 8
     totals: list[bytes | int] = []
     kinds = sorted(rng.randrange(7) for _ in shards)
     for which in kinds:
         counts[which] += 1
         total = rng.choice([1, 9, 10, 10**18, 2**63 - 1])
         totals += [total, rng.choice([1, total])] if which in (4, 5) else [total]
+    if rng.random() < 0.3:  # what expires does so in the past of every clock, or in a far future
+        counts[7] = 1
+        totals += [rng.choice([0, 1, 1, 2, len(shards)]), rng.choice([1, 1000 * TIME, 2**52, 2**52 + 1])]
     seq, base = rng.choice([b"1", b"2", b"3", b"9", b"50", b"no"]), rng.choice([0, 0, 1, 2])
     return Command(Script.SLOTS_MERGE, (registry, *shards), (actor, seq, base, rng.choice([0, 1]), *counts, *totals))
 
@@ -233,7 +237,8 @@ def recorded() -> Iterator[list[Recorder]]:
 def test_a_schedule_ends_in_the_same_state_on_redis(any_server: RealServer, seed: int) -> None:
     """Every script of a simulated run gets the same answer from Redis, and in the end the same is there."""
     with recorded() as found:
-        run(make_plan(seed))
+        plan = make_plan(seed)  # (the time of a schedule is long over for Redis)
+        run(replace(plan, faults=plan.faults - {"expires"}))
     (recorder,) = found
     client: Any = any_server.client()
     for n, (command, now, expected) in enumerate(recorder.calls):

@@ -31,11 +31,11 @@ def test_most_schedules_must_end_with_every_count() -> None:
         outcome = run(plan)
         inexact += not outcome.exact
         reported += outcome.uncertain > 0
-        if plan.faults.isdisjoint(("killed", "closed", "deleted", "other type", "cleaned", "short memory")):
+        if plan.faults.isdisjoint(("killed", "closed", "deleted", "other type", "cleaned", "short memory", "expires")):
             assert outcome.exact, f"seed {seed}"
         if plan.faults.isdisjoint(("cleaned", "short memory")) and not {"closed", "fail-over"} <= plan.faults:
             assert not outcome.uncertain, f"seed {seed}"
-    assert 0 < inexact < seeds * 0.4
+    assert 0 < inexact < seeds * 0.5
     assert 0 < reported < seeds * 0.2
 
 

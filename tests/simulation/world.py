@@ -14,7 +14,7 @@ from redis_counters.protocol.reads import Reads
 from tests.simulation.hashes import Value
 from tests.simulation.ledger import Account, Entry, Ledger, Violation
 from tests.simulation.memory import Journal
-from tests.simulation.plan import BUCKETS, LATEST, NAMES, WINDOW, Options, Plan
+from tests.simulation.plan import BUCKETS, EXPIRES, EXPIRING, LATEST, NAMES, WINDOW, Options, Plan
 from tests.simulation.process import Process
 from tests.simulation.server import LuaServer
 
@@ -38,6 +38,7 @@ class State(NamedTuple):
 
     time: float
     keys: dict[bytes, Value]
+    expiries: dict[bytes, int]
     there: dict[Entry, int]
 
 
@@ -54,9 +55,10 @@ class World:
         self.database = self.server.database
         self.space = KeySpace(b"t", BUCKETS)
         self.ledger = Ledger(deleted_stays=plan.faults.isdisjoint(("fail-over", "registry lost", "killed")))
-        self.history: list[State] = [State(self.now, {}, {})]
+        self.history: list[State] = [State(self.now, {}, {}, {})]
         self.late: list[Late] = []
         self.trouble_until = 0.0
+        self.expires_at = BEGINNING + EXPIRES[plan.seed % len(EXPIRES)] if "expires" in plan.faults else None
         self.squatted: set[bytes] = set()  # keys that hold another type
         self.narrowed: set[bytes] = set()  # counters whose number of shards a fail-over took back,
         self.unpublished: set[bytes] = set()  # and those where nobody need tell it again
@@ -103,6 +105,7 @@ class World:
     def run(self, process: int, command: Command, *, text: bool = True) -> object:
         """Return the server's answer; what the command did is checked, written down, and may be taken back later."""
         database = self.database
+        self.expire()
         writes, before = database.writes, {key: database.keys.get(key) for key in command.keys[1:]}
         recorded = self._recorded(command)
         answer = self.server.run(command, text=text)
@@ -161,7 +164,8 @@ class World:
 
     def keep(self) -> None:
         """The server's state now is one that a fail-over may come back to."""
-        self.history.append(State(self.now, self.database.snapshot(), dict(self.ledger.there)))
+        database = self.database
+        self.history.append(State(self.now, database.snapshot(), dict(database.expiries), dict(self.ledger.there)))
         while self.now - self.history[1].time > 2 * WINDOW:
             del self.history[0]
 
@@ -174,7 +178,7 @@ class World:
         if not count:
             return False
         state, widths = self.history[-1], self._widths()
-        self.database.restore(state.keys)
+        self.database.restore(state.keys, state.expiries)
         going = {p.number for p in self.all if not p.dead and not p.closing and not p.forgetful}
         ended = {p.number for p in self.all} - going
         self.ledger.rolled_back(state.there, ended)
@@ -190,6 +194,23 @@ class World:
     def _widths(self) -> dict[bytes, bytes | None]:
         """Return the numbers of shards that shards 0 tell of."""
         return {name: self.database.fields(self.space.shard_key(name, 0)[1]).get(b"k") for name in NAMES}
+
+    def expire(self) -> None:
+        """Of a counter whose time is over nothing is there any more, and no key of it is without that time."""
+        if self.expires_at is None:
+            return
+        if self.now >= self.expires_at:
+            self.ledger.expired.add(EXPIRING)
+        due = self.database.due()
+        for key in due:
+            self.lose(key, EXPIRING)
+        if due:
+            self.database.delete(*due)
+            self.keep()
+        for key, value in self.database.keys.items():
+            ours = b":c:" in key and isinstance(value, dict) and name_of(key) == EXPIRING
+            if ours and key not in self.database.expiries:
+                raise Violation(f"{key!r} has no time to expire")
 
     def lose(self, key: bytes, name: bytes) -> None:
         """The shard is about to be gone; it is written down what may be missing for that."""

@@ -28,6 +28,7 @@ from redis_counters.drivers.tasks.reading import Reading
 from redis_counters.drivers.tasks.rounds import running_loop, set_within
 from redis_counters.errors import CounterError, Refused, UsageError
 from redis_counters.protocol.core import Core
+from redis_counters.protocol.expiries import Expiry, Moment
 from redis_counters.protocol.stats import Stats
 from redis_counters.protocol.values import Name
 
@@ -201,8 +202,8 @@ class TaskRunner(Reading):
         """True in a thread that the loop does not run in, while it runs."""
         return self.thread != threading.get_ident() and self.loop is not None and self.loop.is_running()
 
-    def declare(self, name: bytes, shards: int | None) -> None:
-        self.core.declare(name, shards)
+    def declare(self, name: bytes, shards: int | None, expire_at: Moment | None) -> Expiry | None:
+        return self.core.declare(name, shards, expire_at)
 
     def stats(self) -> Stats:
         loop = self.loop

@@ -27,6 +27,7 @@ from redis_counters.drivers.threads.reading import Reading
 from redis_counters.errors import CounterError, Refused
 from redis_counters.events import log
 from redis_counters.protocol.core import Core
+from redis_counters.protocol.expiries import Expiry, Moment
 from redis_counters.protocol.stats import Stats
 from redis_counters.protocol.values import Name
 
@@ -276,9 +277,9 @@ class ThreadRunner(Reading):
             with self.lock:
                 self.core.add_large(name, amount)
 
-    def declare(self, name: bytes, shards: int | None) -> None:
+    def declare(self, name: bytes, shards: int | None, expire_at: Moment | None) -> Expiry | None:
         with self.lock:
-            self.core.declare(name, shards)
+            return self.core.declare(name, shards, expire_at)
 
     def stats(self) -> Stats:
         with self.lock:
