@@ -14,10 +14,10 @@ def reply_of(raw: object, script: Script) -> Reply:
     return Reply(raw, CONTRACTS[script].replies)
 
 
-def list_of(raw: object, length: int | None = None) -> list[object]:
-    """Return the answer as a list, of that length. Raises BadReply, and what Redis refuses."""
+def list_of(raw: object, length: int | None = None, key: bytes | None = None) -> list[object]:
+    """Return the answer as a list, of that length. Raises BadReply, and what Redis refuses (of ``key``)."""
     if isinstance(raw, ErrorReply):
-        raise error_for(raw, None)
+        raise error_for(raw, None, key)
     if not isinstance(raw, (list, tuple)) or len(raw) != (len(raw) if length is None else length) or not raw:
         raise BadReply(f"expected a list, got {type(raw).__name__}")
     return list(raw)

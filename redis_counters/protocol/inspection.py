@@ -10,8 +10,9 @@ from redis_counters.errors import WrongType
 from redis_counters.protocol.answers import list_of
 from redis_counters.protocol.commands import Command, hgetall, hmget
 from redis_counters.protocol.namespace import look_up_namespace
-from redis_counters.protocol.reads import Reads, pairs_of
+from redis_counters.protocol.reads import Reads
 from redis_counters.protocol.registry import is_actor, record_of
+from redis_counters.protocol.shard_fields import pairs_of
 from redis_counters.protocol.shards import check_told
 from redis_counters.protocol.values import Name, name_bytes, name_shown
 

@@ -40,7 +40,6 @@ from redis_counters.protocol.folding import (
     walk,
 )
 from redis_counters.protocol.keys import KeySpace
-from redis_counters.protocol.reads import pairs_of
 from redis_counters.protocol.registry import (
     PIECE,
     TIME,
@@ -52,6 +51,7 @@ from redis_counters.protocol.registry import (
     scanned,
     time_of,
 )
+from redis_counters.protocol.shard_fields import pairs_of
 
 __all__ = ["Steps", "Tally", "Upkeep", "Who", "one_pass", "repair", "upkeep_of"]
 

@@ -9,21 +9,21 @@ Sans-I/O: generators yield lists of commands and are given the lists of their an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from redis_counters.crdt.tally import tally
 from redis_counters.errors import CounterError, WrongType
 from redis_counters.protocol.actor import Actor
-from redis_counters.protocol.commands import Command, ErrorReply, Script, hgetall, hmget
-from redis_counters.protocol.keys import KeySpace, meta_key
+from redis_counters.protocol.answers import list_of
+from redis_counters.protocol.commands import Command, hmget
+from redis_counters.protocol.keys import meta_key
 from redis_counters.protocol.namespace import look_up_namespace, settled_keys
-from redis_counters.protocol.permissions import named_text
-from redis_counters.protocol.refusals import error_for
 from redis_counters.protocol.replies import BadReply
+from redis_counters.protocol.shard_fields import ask_for, is_crowded, pairs_of
 from redis_counters.protocol.shards import check_told
-from redis_counters.protocol.slots import Kind, Table
+from redis_counters.protocol.snapshots import Folded, Place, Snapshot
 from redis_counters.protocol.values import CounterValue, name_shown
 from redis_counters.protocol.writer import Writer
 
@@ -31,47 +31,11 @@ MOST_CACHED = 10_000  # names; the oldest snapshots go first
 MOST_KNOWN = 20_000  # counters whose number of shards was learned from Redis
 MOST_FAILURES = 1_000  # names; whoever waited for one that is forgotten asks for himself
 MOST_ATTEMPTS = 5  # to read without an own actor ending meanwhile
-MOST_KEYS = 500  # shards that one script reads
-CROWD = 64  # fields of a shard from which on its actors are looked at: some may be gone
-MOST_CROWDED = 100  # such shards are remembered
-
-NOTHING: Mapping[Any, int] = {}  # of most snapshots; it is never written to
+MOST_CROWDED = 100  # shards that the janitor is to look at
 
 T = TypeVar("T")
 Asks = Generator[list[Command], list[object], dict[bytes, CounterValue]]
-
-
-Place = tuple[int, bytes]  # a shard's bucket and key
-Want = tuple[bytes, "Snapshot", list[Place]]  # shards that the snapshot of a name needs
-Slot = tuple[bytes, bytes, Kind]  # a shard's key, the owner of an actor, increments or decrements
-Folded = dict[bytes, tuple[dict[bytes, int], dict[bytes, int]]]  # what an owner's actor had applied when it was folded
-
-
-class Snapshot:
-    """What Redis held of a counter at one time, complete over its shards."""
-
-    __slots__ = (
-        "acknowledged",
-        "as_of",
-        "counted",
-        "epoch",
-        "fresh_until",
-        "own",
-        "places",
-        "taken",
-        "value",
-    )
-
-    def __init__(self, taken: float, as_of: float, fresh_until: float, places: list[Place]) -> None:
-        self.taken = taken  # on the clock that ages are measured with
-        self.as_of = as_of  # epoch seconds
-        self.fresh_until = fresh_until
-        self.counted = 0
-        self.places = places  # of the shards that were asked for, in order
-        self.own: Mapping[Slot, int] = NOTHING  # own slots in it
-        self.acknowledged: Mapping[Slot, int] = NOTHING  # what was acknowledged of own slots when it was asked for
-        self.value: CounterValue | None = None  # the value last made of it,
-        self.epoch = -1  # and the writer's epoch that this was made in
+Want = tuple[bytes, Snapshot, list[Place]]  # shards that the snapshot of a name needs
 
 
 class Claim(NamedTuple):
@@ -240,10 +204,10 @@ class Reads:
                 for actor in buckets[bucket].actors:
                     plus, minus, _ = actor.tables
                     if key in plus.total:
-                        more, waiting = _not_in(snapshot, actor.owner, plus, key)
+                        more, waiting = snapshot.lacks(actor.owner, plus, key)
                         value, pending = value + more, pending + waiting
                     if key in minus.total:
-                        more, waiting = _not_in(snapshot, actor.owner, minus, key)
+                        more, waiting = snapshot.lacks(actor.owner, minus, key)
                         value, pending = value - more, pending - waiting
         merged = snapshot.value = CounterValue(value, snapshot.as_of, pending)
         snapshot.epoch = writer.epoch
@@ -303,16 +267,11 @@ class Reads:
 
     def settle(self, raw: object) -> bool:
         """The buckets are known, from the namespace's record; False if there is none, so nothing has been counted."""
-        values = _list(raw, meta_key(self.writer.settings.namespace))
+        values = list_of(raw, key=meta_key(self.writer.settings.namespace))
         if None in values:
             return False
         self.writer.settle(settled_keys(values, self.writer.settings), self.clock())
         return True
-
-    @property
-    def _keys(self) -> KeySpace:
-        """Without the namespace's record nothing was ever counted, or the record was lost: then it was like this."""
-        return self.writer.keys or KeySpace(self.writer.settings.namespace, self.writer.settings.buckets)
 
     def _places(self, name: bytes) -> list[Place]:
         width, before = self.writer.shards.of(name), self.cache.get(name)
@@ -321,7 +280,7 @@ class Reads:
         return self._more_places(name, 0, width)
 
     def _more_places(self, name: bytes, start: int, stop: int) -> list[Place]:
-        keys = self._keys
+        keys = self.writer.presumed_keys
         return [keys.shard_key(name, shard) for shard in range(start, stop)]
 
     def _ask_whether_folded(self, actors: list[Actor], folded: Folded) -> Generator[list[Command], list[object], bool]:
@@ -335,7 +294,7 @@ class Reads:
         answers = yield [hmget(registries[actor.bucket], (actor.id, b"g", b"c")) for actor in actors]
         found = False
         for actor, answer in zip(actors, answers, strict=True):
-            record, generation, cleaned = _list(answer)
+            record, generation, cleaned = list_of(answer, 3)
             if isinstance(record, bytes) and record.startswith(b"f"):
                 folded[actor.owner] = actor.applied_as_of(int(record.split(b" ", 2)[1]))[0]
             elif record is None and _is_cleaned(actor.id, generation, cleaned):
@@ -349,11 +308,11 @@ class Reads:
         self, want: list[Want], folded: Folded, doubts: dict[bytes, Actor]
     ) -> Generator[list[Command], list[object], list[Want]]:
         """Add what Redis holds of these shards to their snapshots; return which more there are."""
-        writer, learned, buckets = self.writer, self.writer.shards, self._keys.buckets
+        writer, learned, buckets = self.writer, self.writer.shards, self.writer.presumed_keys.buckets
         if writer.keys is not None and writer.accepted:
             for _name, snapshot, places in want:
-                _take_acknowledged(snapshot, writer, places)
-        texts = yield from _ask_for([key for _name, _snapshot, places in want for _bucket, key in places])
+                snapshot.take_acknowledged(writer.buckets, places)
+        texts = yield from ask_for([key for _name, _snapshot, places in want for _bucket, key in places])
         # An own slot may have come into being meanwhile, and with it the buckets.
         own = writer.buckets if writer.accepted and len(writer.buckets) == buckets else None
         more: list[Want] = []
@@ -373,12 +332,8 @@ class Reads:
                     raise BadReply(f"counter {name_shown(name)!r}: what came as its fields are no texts") from None
                 snapshot.counted += counted
                 if own is not None:
-                    _take_own(snapshot, own[bucket].actors, key, text, folded, doubts)
-                if (
-                    (type(text) is not bytes or len(text) > 8 * CROWD)
-                    and _is_crowded(text)
-                    and len(self.crowded) < MOST_CROWDED
-                ):
+                    snapshot.take_own(own[bucket].actors, key, text, folded, doubts)
+                if is_crowded(text) and len(self.crowded) < MOST_CROWDED:
                     self.crowded[key] = None
             if shards > 1:
                 learned.learn(name, shards)
@@ -394,102 +349,7 @@ def _forget_oldest(kept: dict[bytes, T], most: int) -> None:
         del kept[oldest]
 
 
-def _ask_for(keys: list[bytes]) -> Generator[list[Command], list[object], list[object]]:
-    if len(keys) == 1:
-        return (yield [hgetall(keys[0])])
-    answers = yield [
-        Command(Script.SLOTS_READ, keys[start : start + MOST_KEYS]) for start in range(0, len(keys), MOST_KEYS)
-    ]
-    texts = _list(answers[0]) if len(answers) == 1 else [text for part in answers for text in _list(part)]
-    if len(texts) != len(keys):
-        raise BadReply(f"expected the texts of {len(keys)} shards, got {len(texts)}")
-    return texts
-
-
-def _take_acknowledged(snapshot: Snapshot, writer: Writer, places: list[Place]) -> None:
-    """The snapshot holds what was acknowledged of own slots when it was asked for."""
-    found = {
-        (key, actor.owner, table.kind): table.acknowledged[key]
-        for bucket, key in places
-        for actor in writer.buckets[bucket].actors
-        for table in actor.tables[:2]
-        if key in table.acknowledged
-    }
-    if found:
-        snapshot.acknowledged = {**snapshot.acknowledged, **found}
-
-
-def _take_own(
-    snapshot: Snapshot, actors: Iterable[Actor], key: bytes, raw: object, folded: Folded, doubts: dict[bytes, Actor]
-) -> None:
-    """The snapshot holds what Redis has of own slots. ``doubts``: one is absent that Redis may have been told of."""
-    for actor in actors:
-        plus, minus, _ = actor.tables
-        if not actor.id or (key not in plus.total and key not in minus.total):  # not opened yet: Redis has nothing
-            continue
-        fields = dict(pairs_of(raw, b""))
-        for table, sign in ((plus, b"+"), (minus, b"-")):
-            if key not in table.total:
-                continue
-            slot, place = fields.get(actor.id + sign), (key, actor.owner, table.kind)
-            if slot is not None:
-                snapshot.own = {**snapshot.own, place: int(slot)}
-            elif actor.owner in folded:
-                applied = folded[actor.owner][table.kind].get(key, 0)
-                snapshot.acknowledged = {
-                    **snapshot.acknowledged,
-                    place: max(applied, snapshot.acknowledged.get(place, 0)),
-                }
-            elif actor.told_of(table.kind, key) > snapshot.acknowledged.get(place, 0):
-                doubts[actor.owner] = actor
-
-
 def _is_cleaned(actor: bytes, generation: object, cleaned: object) -> bool:
     """True if the record of this actor may have been cleaned up, by what its registry says; else it was lost."""
     its_generation, number, _ = actor.split(b".", 2)
     return its_generation == generation and isinstance(cleaned, bytes) and int(number) <= int(cleaned)
-
-
-def _not_in(snapshot: Snapshot, owner: bytes, table: Table, key: bytes) -> tuple[int, int]:
-    """Return what the snapshot lacks of an own slot, and what of the slot is not acknowledged."""
-    total = table.total[key]
-    slot = snapshot.own.get((key, owner, table.kind))
-    if slot is None:  # deleted or folded, as far as it was acknowledged before we looked
-        slot = snapshot.acknowledged.get((key, owner, table.kind), 0)
-    return max(0, total - slot), total - table.acknowledged.get(key, 0)
-
-
-def _list(raw: object, key: bytes | None = None) -> list[object]:
-    if isinstance(raw, ErrorReply):
-        raise error_for(raw, None, key)
-    if not isinstance(raw, list):
-        raise BadReply(f"expected a list, got {type(raw).__name__}")
-    return raw
-
-
-def _is_crowded(raw: object) -> bool:
-    """True if there are so many fields, in what `pairs_of` takes, that some may be of actors that are gone."""
-    if isinstance(raw, bytes):
-        return raw.count(b" ") >= 2 * CROWD - 1
-    return isinstance(raw, (dict, list)) and len(raw) >= (CROWD if isinstance(raw, dict) else 2 * CROWD)
-
-
-def pairs_of(raw: object, name: bytes) -> Iterable[tuple[bytes, bytes]]:
-    """Return the fields of a hash, from a map (RESP3), a flat list (RESP2) or the text of slots_read."""
-    if isinstance(raw, bytes):
-        if raw[:1] != b"!":
-            parts = raw.split(b" ")
-            if len(parts) % 2 and raw:  # a blank inside of one: whoever put it there, it was not us
-                raise ValueError(f"{len(parts)} names and values of fields, which is an odd number")
-            texts = iter(parts)
-            return zip(texts, texts)  # noqa: B905 - an empty text is one part, and no field
-        raw = ErrorReply(named_text(raw[1:].decode("utf-8", "replace"), ("HGETALL",)))  # all that slots_read calls
-    if isinstance(raw, dict):
-        return raw.items()
-    if isinstance(raw, list):
-        return zip(raw[::2], raw[1::2], strict=True)
-    if not isinstance(raw, ErrorReply):
-        raise BadReply(f"expected a map, got {type(raw).__name__}")
-    if raw.code == "WRONGTYPE":
-        raise WrongType(f"counter {name_shown(name)!r}: {raw.text}", counter=name)
-    raise error_for(raw, None)

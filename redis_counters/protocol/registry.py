@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from redis_counters.protocol.answers import list_of
 from redis_counters.protocol.commands import Command, ErrorReply
-from redis_counters.protocol.reads import pairs_of
 from redis_counters.protocol.replies import BadReply
+from redis_counters.protocol.shard_fields import pairs_of
 
 PIECE = 250  # fields that are read at a time
 TIME = Command(None, (), (), b"TIME")

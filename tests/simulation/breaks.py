@@ -198,15 +198,15 @@ CLIENT = (  # one line each, to be read as a table
     ),
     Break(
         "own slots in a snapshot are not seen",
-        "reads:_take_own",
-        "snapshot.own = {**snapshot.own, place: int(slot)}",
+        "snapshots:Snapshot.take_own",
+        "self.own = {**self.own, place: int(slot)}",
         "pass",
     ),
-    Break("own counts are not merged", "reads:_not_in", "max(0, total - slot)", "0"),
+    Break("own counts are not merged", "snapshots:Snapshot.lacks", "max(0, total - slot)", "0"),
     Break(
         "an own slot that is absent is added whole",
-        "reads:_not_in",
-        "slot = snapshot.acknowledged.get((key, owner, table.kind), 0)",
+        "snapshots:Snapshot.lacks",
+        "slot = self.acknowledged.get((key, owner, table.kind), 0)",
         "slot = 0",
     ),
     Break(

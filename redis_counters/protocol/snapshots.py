@@ -1,0 +1,86 @@
+"""What Redis held of a counter at one time, and which of it was this process's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from redis_counters.protocol.actor import Actor
+from redis_counters.protocol.bucket import Bucket
+from redis_counters.protocol.shard_fields import pairs_of
+from redis_counters.protocol.slots import Kind, Table
+from redis_counters.protocol.values import CounterValue
+
+Place = tuple[int, bytes]  # a shard's bucket and key
+Slot = tuple[bytes, bytes, Kind]  # a shard's key, the owner of an actor, increments or decrements
+Folded = dict[bytes, tuple[dict[bytes, int], dict[bytes, int]]]  # what an owner's actor had applied when it was folded
+
+NOTHING: Mapping[Any, int] = {}  # of most snapshots; it is never written to
+
+
+class Snapshot:
+    """What Redis held of a counter at one time, complete over its shards."""
+
+    __slots__ = (
+        "acknowledged",
+        "as_of",
+        "counted",
+        "epoch",
+        "fresh_until",
+        "own",
+        "places",
+        "taken",
+        "value",
+    )
+
+    def __init__(self, taken: float, as_of: float, fresh_until: float, places: list[Place]) -> None:
+        self.taken = taken  # on the clock that ages are measured with
+        self.as_of = as_of  # epoch seconds
+        self.fresh_until = fresh_until
+        self.counted = 0
+        self.places = places  # of the shards that were asked for, in order
+        self.own: Mapping[Slot, int] = NOTHING  # own slots in it
+        self.acknowledged: Mapping[Slot, int] = NOTHING  # what was acknowledged of own slots when it was asked for
+        self.value: CounterValue | None = None  # the value last made of it,
+        self.epoch = -1  # and the writer's epoch that this was made in
+
+    def take_acknowledged(self, buckets: list[Bucket], places: Iterable[Place]) -> None:
+        """It holds what is acknowledged of own slots in these shards, which are about to be asked for."""
+        found = {
+            (key, actor.owner, table.kind): table.acknowledged[key]
+            for bucket, key in places
+            for actor in buckets[bucket].actors
+            for table in actor.tables[:2]
+            if key in table.acknowledged
+        }
+        if found:
+            self.acknowledged = {**self.acknowledged, **found}
+
+    def take_own(
+        self, actors: Iterable[Actor], key: bytes, raw: object, folded: Folded, doubts: dict[bytes, Actor]
+    ) -> None:
+        """It holds what Redis has of own slots in a shard. ``doubts``: who lacks one that Redis may know of."""
+        for actor in actors:
+            plus, minus, _ = actor.tables
+            if not actor.id or (key not in plus.total and key not in minus.total):  # not opened yet: Redis has nothing
+                continue
+            fields = dict(pairs_of(raw, b""))
+            for table, sign in ((plus, b"+"), (minus, b"-")):
+                if key not in table.total:
+                    continue
+                slot, place = fields.get(actor.id + sign), (key, actor.owner, table.kind)
+                if slot is not None:
+                    self.own = {**self.own, place: int(slot)}
+                elif actor.owner in folded:
+                    applied = max(folded[actor.owner][table.kind].get(key, 0), self.acknowledged.get(place, 0))
+                    self.acknowledged = {**self.acknowledged, place: applied}
+                elif actor.told_of(table.kind, key) > self.acknowledged.get(place, 0):
+                    doubts[actor.owner] = actor
+
+    def lacks(self, owner: bytes, table: Table, key: bytes) -> tuple[int, int]:
+        """Return what it lacks of an own slot, and what of the slot is not acknowledged."""
+        total = table.total[key]
+        slot = self.own.get((key, owner, table.kind))
+        if slot is None:  # deleted or folded, as far as it was acknowledged before we looked
+            slot = self.acknowledged.get((key, owner, table.kind), 0)
+        return max(0, total - slot), total - table.acknowledged.get(key, 0)
