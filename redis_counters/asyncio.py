@@ -8,6 +8,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from redis_counters.drivers.dropped import when_dropped
 from redis_counters.drivers.tasks import TaskRunner
 from redis_counters.events import Event
 from redis_counters.face import CounterBase, CountersBase, make_core, names_bytes
@@ -81,6 +82,7 @@ class Counters(CountersBase, KeyedCounters):
         core = make_core(client, asyncio=True, actor=actor, observer=observer, options=options)
         self._runner = TaskRunner(core, client)
         self._begin(core, self._runner)
+        when_dropped(self, self._runner.drop)
         self._stop: Callable[[], Awaitable[None]] = nothing
 
     @classmethod
@@ -98,7 +100,7 @@ class Counters(CountersBase, KeyedCounters):
         except BaseException:
             opened.stop()
             raise
-        self._stop = opened.stop_all_asyncio
+        self._stop = self._runner.stop_client = opened.stop_all_asyncio
         return self
 
     async def __aenter__(self) -> Counters:

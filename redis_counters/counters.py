@@ -8,6 +8,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from redis_counters.drivers.dropped import when_dropped
 from redis_counters.drivers.threads import ThreadRunner
 from redis_counters.events import Event
 from redis_counters.face import CounterBase, CountersBase, make_core, names_bytes, nothing
@@ -78,6 +79,7 @@ class Counters(CountersBase, KeyedCounters):
         core = make_core(client, asyncio=False, actor=actor, observer=observer, options=options)
         self._runner = ThreadRunner(core, client)
         self._begin(core, self._runner)
+        when_dropped(self, self._runner.drop)
         self._stop: Callable[[], None] = nothing
 
     @classmethod
@@ -95,7 +97,7 @@ class Counters(CountersBase, KeyedCounters):
         except BaseException:
             opened.stop()
             raise
-        self._stop = opened.stop_all
+        self._stop = self._runner.stop_client = opened.stop_all
         return self
 
     def __enter__(self) -> Counters:

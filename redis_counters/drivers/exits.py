@@ -34,6 +34,11 @@ def rest() -> float:
     return max(LEAST, _deadline - now)
 
 
+def ending() -> bool:
+    """True from when the hooks of exit run on."""
+    return _deadline is not None
+
+
 def close_at_exit(client: object, close: Close) -> None:
     """``close(seconds)`` is called at exit, unless `forget` was before."""
     _clients[client] = close
@@ -63,6 +68,7 @@ def _nothing() -> None: ...
 
 
 def _at_exit() -> None:
+    rest()
     for close in list(_clients.values()):
         close(rest())
     for stop in list(_servers.values()):

@@ -80,6 +80,7 @@ def test_counting_before_a_loop_runs(any_server: RealServer) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.filterwarnings("ignore:unclosed <redis_counters:ResourceWarning")
 def test_a_loop_ends_though_the_client_was_not_closed(any_server: RealServer) -> None:
     """The background task gives way to the cancellation that comes with the end of asyncio.run."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from redis_counters.drivers import exits
@@ -35,6 +35,8 @@ class Rounds(ABC):
         self.refusing = False  # close() was called: nothing more is taken in,
         self.stopped = False  # and by now nothing is sent any more,
         self.over = False  # and what was lost is told
+        self.dropped = False  # nobody holds it any more, and it was not closed
+        self.stop_client: Callable[[], Awaitable[None]] | None = None  # if the client is not the caller's
         self.close_refusal: Refused | None = None  # what close() will be refused for
         self.loop: asyncio.AbstractEventLoop | None = None
         self.thread = threading.get_ident()  # whose increments are taken in at once: the loop's, or the maker's

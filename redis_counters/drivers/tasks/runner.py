@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 from redis_counters.drivers import exits, forks
@@ -40,6 +41,7 @@ class TaskRunner(Reading):
 
     def __init__(self, core: Core, client: Client) -> None:
         super().__init__(core, client)
+        self.ending: asyncio.Task[None] | None = None  # which closes it, if nobody else has
         forks.begin_anew(self)
         exits.close_at_exit(self, self._close_at_exit)
 
@@ -54,6 +56,40 @@ class TaskRunner(Reading):
         self.breaker = Breaker(self.core)
         if self.recording is not None:
             self.recording.begin()
+
+    def drop(self) -> bool:
+        """Nobody can count any more: what is left gets across, then the client ends. False if it was closed before.
+
+        The garbage collector calls this: see `dropped`. Where no loop runs (any more), the hook of exit sends the rest.
+        """
+        if self.over:
+            return False
+        self.dropped = True
+        loop = self.loop
+        if loop is not None and not loop.is_closed():
+            with suppress(RuntimeError):  # it is being closed
+                loop.call_soon_threadsafe(self._told)
+        elif self.core.writer.clean and self.recording is None:
+            self.refusing = self.stopped = self.over = True
+            self._forget()
+        return True
+
+    async def _wait_and_flush(self) -> None:
+        await super()._wait_and_flush()
+        if self.dropped and not self.refusing and self.core.writer.clean and self.core.writer.durable:
+            self.dropped = False
+            self.ending = asyncio.get_running_loop().create_task(self._close_dropped())
+
+    async def _close_dropped(self) -> None:
+        with suppress(CounterError):
+            await self.close(exits.LIMIT)
+        if self.stop_client is not None:
+            await self.stop_client()
+
+    def _forget(self) -> None:
+        """Nobody tells it of forks and of the end of the process any more."""
+        forks.forget(self)
+        exits.forget(self)
 
     def wake(self, name: Name, amount: int) -> bool:
         """A flush will follow within the interval. True if the amount has been counted here, with no room to spare.
@@ -145,8 +181,7 @@ class TaskRunner(Reading):
             self.stopped = True
         writer.closing = False
         await self._end_task()
-        forks.forget(self)
-        exits.forget(self)
+        self._forget()
         if self.in_child is not None:
             self.in_child()
         if self.recording is not None:

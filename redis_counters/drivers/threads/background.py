@@ -80,6 +80,11 @@ class Background:
         self._proved = False  # the flusher has run
         self._since = 0.0  # when it was last asked, or started, or told that it runs
 
+    @property
+    def begun(self) -> bool:
+        """There is, or was, a flusher."""
+        return self._flusher is not None
+
     def ask(self) -> bool:
         """The flusher is asked to work; False if it cannot be relied on to do so."""
         if not _runs(self._flusher):

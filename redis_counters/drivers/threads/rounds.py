@@ -37,6 +37,8 @@ class Rounds:
         self.refusing = False  # close() was called: nothing more is taken in,
         self.stopped = False  # and by now nothing is sent any more,
         self.over = False  # and what was lost is told
+        self.dropped = False  # nobody holds it any more, and it was not closed
+        self.stop_client: Callable[[], None] | None = None  # if the client is not the caller's
         self.close_refusal: Refused | None = None  # what close() will be refused for
         self._reset()
         self.recording = open_recording(core, lambda kinds: kinds.Recording(core, self.lock))

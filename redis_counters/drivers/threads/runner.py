@@ -6,6 +6,7 @@ import atexit
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from redis_counters.drivers import exits, forks
 from redis_counters.drivers.breaker import Breaker
@@ -53,6 +54,43 @@ class ThreadRunner(Reading):
         self.breaker = Breaker(self.core)
         if self.recording is not None:
             self.recording.begin(self.lock)
+
+    def drop(self) -> bool:
+        """Nobody can count any more: what is left gets across, then the client ends. False if it was closed before.
+
+        The garbage collector calls this: see `dropped`.
+        """
+        if self.over:
+            return False
+        self.dropped = True
+        if self.background.begun:
+            self.background.asked.ring()
+        elif self.core.writer.clean and self.recording is None:
+            self.refusing = self.stopped = self.over = True
+            self._forget()
+        return True
+
+    def _work(self) -> None:
+        super()._work()
+        if self.dropped and not self.refusing:
+            with self.lock:
+                done = self.core.writer.clean and self.core.writer.durable
+            if done:
+                self.dropped = False
+                with suppress(RuntimeError):  # at the end of the interpreter there are no threads; its hook closes this
+                    threading.Thread(target=self._close_dropped, name="redis-counters-closing", daemon=True).start()
+
+    def _forget(self) -> None:
+        """Nobody tells it of forks and of the end of the process any more."""
+        forks.forget(self)
+        atexit.unregister(self._deliver)
+        exits.forget(self)
+
+    def _close_dropped(self) -> None:
+        with suppress(CounterError):
+            self.close(exits.LIMIT)
+        if self.stop_client is not None:
+            self.stop_client()
 
     def _deliver(self) -> None:
         """All that was counted is in Redis and folded, as by close(); but others may go on counting."""
@@ -158,9 +196,7 @@ class ThreadRunner(Reading):
         self.urgent.ring()
         self.ended.ring()
         self.background.end(REST)
-        forks.forget(self)
-        atexit.unregister(self._deliver)
-        exits.forget(self)
+        self._forget()
         if self.in_child is not None:
             self.in_child()
         if self.recording is not None:
