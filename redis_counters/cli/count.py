@@ -16,6 +16,8 @@ from redis_counters.cli.reading import Source
 from redis_counters.cli.stopping import Stop
 from redis_counters.errors import CounterError
 
+TIMEOUT = 60.0  # seconds to keep trying when Redis goes away while it counts
+
 
 def count(
     files: Annotated[
@@ -23,16 +25,7 @@ def count(
         typer.Argument(metavar="FILE", help="Files to read; '-' is standard input, which is the default."),
     ] = None,
     prefix: Annotated[str, typer.Option("--prefix", metavar="TEXT", help="Put this before every name.")] = "",
-    timeout: Annotated[
-        float,
-        typer.Option(
-            "--timeout",
-            min=0,
-            metavar="SECONDS",
-            callback=options.a_number,
-            help="How long to keep trying when Redis is away.",
-        ),
-    ] = 60.0,
+    timeout: options.Timeout = None,
     url: options.Url = options.DEFAULT_URL,
     namespace: options.Namespace = options.DEFAULT_NAMESPACE,
     region: options.Region = options.DEFAULT_REGION,
@@ -49,8 +42,9 @@ def count(
     sources = reading.check([output.to_bytes(name) for name in files or ["-"]])
     tally = Tally()
     trouble: Exception | None = None
-    with Stop() as stop, Delivery(url, namespace, region, tally, stop, timeout) as delivery:
-        delivery.check()  # a server that is away is told of before anything is read
+    patience = TIMEOUT if timeout is None else timeout
+    with Stop() as stop, Delivery(url, namespace, region, tally, stop, patience) as delivery:
+        delivery.check(timeout)  # a server that is away is told of before anything is read
         with progress(sources) as delivery.show:
             try:
                 _count(sources, output.to_bytes(prefix), tally, stop, delivery)

@@ -11,6 +11,7 @@ from redis_counters import Counters
 from redis_counters.cli import output
 from redis_counters.cli.progress import REFRESH, Show, Tally, show_nothing
 from redis_counters.cli.stopping import Stop
+from redis_counters.cli.waiting import wait_for_redis
 from redis_counters.drivers.urls import open_url
 from redis_counters.errors import CounterError, Refused, Unavailable
 
@@ -46,9 +47,9 @@ class Delivery:
             self._counters.close(timeout=0)
         self._opened.stop_all()
 
-    def check(self) -> None:
-        """Raise what keeps Redis from being read, before anything is counted."""
-        self._counters.get(b"", max_age=0)
+    def check(self, seconds: float | None = None) -> None:
+        """Raise what keeps Redis from being read, before anything is counted; while it is away, after ``seconds``."""
+        wait_for_redis(self._counters, seconds, stop=self._stop)
 
     def count(self, names: Mapping[bytes, int], prefix: bytes) -> bool:
         """Count all of these names; False if told to stop while Redis kept it waiting, and none of them is counted.

@@ -14,6 +14,13 @@ __all__ = ["DEFAULT_NAMESPACE", "DEFAULT_URL", "URL_VARIABLE", "Json", "Namespac
 DEFAULT_NAMESPACE = "rc"
 DEFAULT_REGION = "main"
 
+def a_number(value: float | None) -> float | None:
+    """Refuse NaN, which no range keeps out."""
+    if value is not None and math.isnan(value):
+        raise typer.BadParameter("nan is not a number of seconds")
+    return value
+
+
 # show_default=False: a URL from the environment may hold a password, and help would print it.
 Url = Annotated[
     str,
@@ -31,11 +38,15 @@ Namespace = Annotated[str, typer.Option("--namespace", metavar="NAME", help="The
 Region = Annotated[
     str, typer.Option("--region", metavar="NAME", help="The name of this deployment, as its clients have it.")
 ]
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        min=0,
+        callback=a_number,
+        show_default=False,
+        help="How long to wait for a Redis that is away, also at the start, where else it is not waited for.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
-
-
-def a_number(value: float) -> float:
-    """Refuse NaN, which no range keeps out."""
-    if math.isnan(value):
-        raise typer.BadParameter("nan is not a number of seconds")
-    return value

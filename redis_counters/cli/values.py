@@ -9,6 +9,7 @@ import typer
 
 from redis_counters.cli import options, output
 from redis_counters.cli.opened import opened
+from redis_counters.cli.waiting import wait_for_redis
 from redis_counters.errors import OutcomeUnknown, Unavailable, UsageError
 
 FLUSH_TIMEOUT = 10.0
@@ -43,6 +44,7 @@ def get(
 def incr(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the counter.")],
     amount: Annotated[int, typer.Argument(metavar="N", help="A whole number of 64 bits; below zero to take away.")] = 1,
+    timeout: options.Timeout = None,
     url: options.Url = options.DEFAULT_URL,
     namespace: options.Namespace = options.DEFAULT_NAMESPACE,
     region: options.Region = options.DEFAULT_REGION,
@@ -53,10 +55,10 @@ def incr(
         raise UsageError(f"N lies between -{MOST} and {MOST}")
     counter = output.to_bytes(name)
     with opened(url, namespace, region) as counters:
-        counters.get(counter, max_age=0)  # a server that is away is told of before anything is counted
+        wait_for_redis(counters, timeout, name=counter)  # a server that is away is told of before anything is counted
         counters.add(counter, amount)
         try:
-            counters.flush(timeout=FLUSH_TIMEOUT)
+            counters.flush(timeout=FLUSH_TIMEOUT if timeout is None else timeout)
         except Unavailable as error:
             reason = counters.stats().last_error or "Redis takes too long"
             raise OutcomeUnknown(f"{reason}; given up, whether it was counted is not known") from error

@@ -7,6 +7,7 @@ import os
 import re
 import select
 import signal
+import socket
 import subprocess
 import time
 
@@ -179,3 +180,47 @@ def test_second_signal_gives_up(private_server: RealServer) -> None:
     _, err = process.communicate()
     assert b"aborted" in err
     private_server.resume()
+
+
+def hang_up(away: RealServer, times: int) -> None:
+    """Somebody has tried to reach the server so often."""
+    with socket.create_server((away.host, away.port)) as listener:
+        listener.settimeout(TIMEOUT)
+        for _ in range(times):
+            listener.accept()[0].close()
+
+
+@pytest.mark.parametrize("command", [["count"], ["incr", "a", "3"]], ids=lambda command: command[0])
+def test_server_away_at_the_start(private_server: RealServer, command: list[str]) -> None:
+    """With --timeout it waits for the server, reads nothing of its input meanwhile, and then counts as ever."""
+    private_server.kill()
+    process = start(private_server, *command, "--timeout", "60")
+    hang_up(private_server, 4)
+    private_server.restart()
+    out, err = process.communicate(b"a\n" * 3)
+    assert (process.returncode, err) == (0, b"")
+    assert out == (b"" if command == ["count"] else b"3\n")
+    assert values(private_server, [b"a"]) == {b"a": 3}
+
+
+@pytest.mark.parametrize("command", [["count"], ["incr", "a"]], ids=lambda command: command[0])
+def test_server_away_for_too_long(private_server: RealServer, command: list[str]) -> None:
+    """When the time is over, it says what kept it from counting, in one line, and that is not how often it asked."""
+    private_server.kill()
+    process = start(private_server, *command, "--timeout", "2")
+    out, err = process.communicate()
+    assert (process.returncode, out) == (1, b"")
+    assert err.startswith(b"redis-counters: Redis is not reachable: ")
+    assert err.count(b"\n") == 1
+
+
+@NOT_WINDOWS
+def test_a_signal_while_it_waits_for_the_server(private_server: RealServer) -> None:
+    """Ctrl-C ends it, with nothing read and nothing counted."""
+    private_server.kill()
+    process = start(private_server, "count", "--timeout", "60")
+    hang_up(private_server, 4)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(TIMEOUT) == 130
+    _, err = process.communicate()
+    assert err == b"redis-counters: interrupted; counted and flushed 0 lines (0 bytes) of standard input\n"

@@ -89,6 +89,8 @@ def test_errors() -> None:
 
 
 def _default(value: object) -> str:
+    if value is None:
+        return "none"
     if isinstance(value, bool):
         return "off" if not value else "on"
     return f"{value:g}" if isinstance(value, float) else str(value) or "empty"
