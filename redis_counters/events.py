@@ -8,21 +8,21 @@ kind                 logged    happened
 flush failed         warning   a flush did not go through; what is buffered is kept, and sent again by itself
 flush recovered      info      the first flush after that went through
 refused              error     a counter is refused by Redis, or a journal by its namespace; it is kept, others go on
-regressed            warning   a fail-over took back flushes that were acknowledged; everything is told again
-healed               info      all of that is acknowledged again
-reopened             warning   an own actor was closed by a janitor while this process lives; it was taken back
-moved                warning   an own actor was folded by a janitor; what it did not get across went to a new one
-uncertain            error     nobody can tell how far an actor got; what is unknown counts as applied
-shard missing        warning   an acknowledged slot is gone: its key was deleted, expired or evicted
+regressed            warning   Redis has lost counts that it had confirmed, as by a fail-over; they are sent again
+healed               info      Redis has confirmed again what it had lost
+reopened             warning   this process was silent and taken for gone; it goes on as before
+moved                warning   the same, for so long that its counts were folded; it goes on as a new actor
+uncertain            error     of some counts nobody can tell whether they arrived; they are taken as arrived
+shard missing        warning   counts that Redis had confirmed are gone: a key was deleted, expired or evicted
 eviction             warning   the server's maxmemory-policy may evict counters
-not durable          error     applied on the primary, but not confirmed as `durability` asks for
+not durable          error     on the primary, but not confirmed as `durability` asks for
 breaker opened       warning   Redis fails again and again: reads fail at once for a while
 breaker closed       info      a read or a flush went through again
-flusher restarted    error     the background had died, or made no progress
-not delivered        error     a counter's amount did not get across before the client was closed
-reaped               info      this client's janitor closed an actor that had been silent for `actor_ttl`
-folded               info      this client's janitor folded an actor into the bases
-cleaned              info      this client's janitor removed records of folded actors
+flusher restarted    error     the background was gone, or made no progress; another one, or callers, go on
+not delivered        error     an amount is not known to be in Redis, and the client was closed
+reaped               info      this client closed actors of processes that were silent for `actor_ttl`
+folded               info      this client gathered the counts of such actors; no value changes
+cleaned              info      this client removed the records of actors that were folded long ago
 journal failed       error     the journal cannot be written; counting goes on, but would not survive a kill
 journal recovered    info      it can be written again
 journal taken over   info      the journal of a process that was killed is told to Redis

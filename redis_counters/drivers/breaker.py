@@ -40,7 +40,7 @@ class Breaker:
         if not self.circuit.opened or self.told:
             return False
         self.told = True
-        self.core.report(EventKind.BREAKER_OPENED, f"{error}; reads fail at once for {REST} s at a time")
+        self.core.report(EventKind.BREAKER_OPENED, f"{error}; it is asked only every {REST:g} s, reads fail at once meanwhile")
         return True
 
     def succeeded(self) -> bool:

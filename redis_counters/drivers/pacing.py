@@ -38,7 +38,7 @@ def round_error(core: Core) -> CounterError | None:
         counter = getattr(error, "counter", None)
         if counter is None:
             return error
-        core.report(EventKind.REFUSED, f"{error}; kept", name_shown(counter))
+        core.report(EventKind.REFUSED, f"{error}; what it counted is kept, and other counters go on", name_shown(counter))
     return None
 
 
@@ -70,7 +70,7 @@ def settle_close(core: Core, limit: float, refusal: Refused | None) -> None:
         )
     for each in refusals:
         counter = None if each.counter is None else name_shown(each.counter)
-        core.report(EventKind.NOT_DELIVERED, f"not applied when closed: {each}", counter)
+        core.report(EventKind.NOT_DELIVERED, f"not in Redis when closed: {each}", counter)
     if refusals:
         raise refusals[0]
 
@@ -85,7 +85,7 @@ def not_delivered(core: Core, when: str) -> None:
         return
     for name, amount in core.writer.pending().items():
         core.undelivered += 1
-        core.report(EventKind.NOT_DELIVERED, f"counter {name!r}: {amount} not applied {when}", name, amount)
+        core.report(EventKind.NOT_DELIVERED, f"counter {name!r}: {amount} not known to be in Redis {when}", name, amount)
 
 
 def open_recording(core: Core, make: Callable[[Any], R]) -> R | None:

@@ -149,13 +149,13 @@ class Core:
         self.last_error = str(error)
         if not self.failing:
             self.failing = True
-            self.report(EventKind.FLUSH_FAILED, f"{error}; trying again")
+            self.report(EventKind.FLUSH_FAILED, f"{error}; what is counted is kept, and sent again")
 
     def succeeded(self) -> None:
         """A round went through."""
         if self.failing:
             self.failing = False
-            self.report(EventKind.FLUSH_RECOVERED, "Redis has answered again")
+            self.report(EventKind.FLUSH_RECOVERED, "Redis answers again, what had waited is sent")
 
     def report(self, kind: EventKind, message: str, counter: Name | None = None, amount: int | None = None) -> None:
         """The event will be published by the driver."""

@@ -173,11 +173,11 @@ class Writer(Outstanding):
             self.losses += 1
             self.probe_all()  # what one actor finds, others should look for: they may have nothing to send
         if actor.healing and not healing:
-            self._tell(EventKind.REGRESSED, actor, "acknowledged flushes are missing, everything is told again")
+            self._tell(EventKind.REGRESSED, actor, "Redis has lost counts that it had confirmed (a fail-over?), they are sent again")
         elif reply.word == "CLOSED":
-            self._tell(EventKind.REOPENED, actor, "closed by a janitor while its process lives, it is taken back")
+            self._tell(EventKind.REOPENED, actor, "was silent and taken for gone, but its process lives: it goes on")
         elif healing and not actor.healing:
-            self._tell(EventKind.HEALED, actor, "all that was missing is acknowledged again")
+            self._tell(EventKind.HEALED, actor, "Redis has confirmed again what it had lost")
         gates = self.gates
         if script is not Script.SLOTS_MERGE or chunk is None or gates is None:
             return
@@ -275,7 +275,7 @@ class Writer(Outstanding):
         elif not exact:
             self._doubt(actor, "it was folded as of a flush that is no longer remembered")
         else:
-            self._tell(EventKind.MOVED, actor, "folded by a janitor; what it did not get across is told by another")
+            self._tell(EventKind.MOVED, actor, "was silent, taken for gone and folded; what had not arrived is sent by a new one")
         self.buckets[actor.bucket].move_on(actor, rest, now)
         self.dropped_at = now
 

@@ -70,5 +70,5 @@ def test_stopped_while_redis_is_away(private_server: RealServer, tmp_path: Path,
         web.process.kill()
         web.process.wait()
     log = web.log.read_text()
-    assert "counter 'requests': 1 not applied" in log, log
-    assert "counter 'amounts': 3 not applied" in log, log
+    assert "counter 'requests': 1 not known to be in Redis" in log, log
+    assert "counter 'amounts': 3 not known to be in Redis" in log, log

@@ -161,7 +161,7 @@ def test_a_process_ends_with_redis_away() -> None:
         timeout=60,
     )
     assert done.returncode == 0
-    assert "'x': 1000 not applied" in done.stderr
+    assert "'x': 1000 not known to be in Redis" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -102,4 +102,4 @@ class WebServer:
             self.process.wait()
         text = self.log.read_text()
         assert "Traceback" not in text, text
-        assert "not applied" not in text, text
+        assert "not delivered" not in text, text
