@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.browser import installed
+from tests.needs import required
 from tests.servers import REQUIRED, Kind, RealServer, kinds, missing
 
 NO_SERVER = "no server: neither redis-server nor valkey-server on PATH, and none of the wheels with one is installed"
@@ -20,6 +21,7 @@ def pytest_sessionstart() -> None:
         raise pytest.UsageError(f"{REQUIRED}: not found: {', '.join(absent)}; found: {_found()}")
     if os.environ.get(installed.REQUIRED) and installed.missing():
         raise pytest.UsageError(f"{installed.REQUIRED}: {installed.missing()}")
+    required()
 
 
 def pytest_report_header() -> str:

@@ -12,6 +12,7 @@ import pytest
 from benchmarks import calls, distinct, hot, imports, memory, once, reads, report, zipf
 from benchmarks.harness import TIMES, TINY, Row, ratio, take_turns
 from benchmarks.server import Server, server
+from tests.needs import needs_matplotlib
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +132,6 @@ def test_a_page_without_marks_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_the_picture_is_drawn(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="the picture needs matplotlib, of the group bench")
+    needs_matplotlib()
     report.draw(ROWS, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")

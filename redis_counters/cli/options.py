@@ -14,6 +14,7 @@ __all__ = ["DEFAULT_NAMESPACE", "DEFAULT_URL", "URL_VARIABLE", "Json", "Namespac
 DEFAULT_NAMESPACE = "rc"
 DEFAULT_REGION = "main"
 
+
 def a_number(value: float | None) -> float | None:
     """Refuse NaN, which no range keeps out."""
     if value is not None and math.isnan(value):

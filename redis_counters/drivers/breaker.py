@@ -40,7 +40,9 @@ class Breaker:
         if not self.circuit.opened or self.told:
             return False
         self.told = True
-        self.core.report(EventKind.BREAKER_OPENED, f"{error}; it is asked only every {REST:g} s, reads fail at once meanwhile")
+        self.core.report(
+            EventKind.BREAKER_OPENED, f"{error}; it is asked only every {REST:g} s, reads fail at once meanwhile"
+        )
         return True
 
     def succeeded(self) -> bool:

@@ -38,7 +38,9 @@ def round_error(core: Core) -> CounterError | None:
         counter = getattr(error, "counter", None)
         if counter is None:
             return error
-        core.report(EventKind.REFUSED, f"{error}; what it counted is kept, and other counters go on", name_shown(counter))
+        core.report(
+            EventKind.REFUSED, f"{error}; what it counted is kept, and other counters go on", name_shown(counter)
+        )
     return None
 
 
@@ -85,7 +87,9 @@ def not_delivered(core: Core, when: str) -> None:
         return
     for name, amount in core.writer.pending().items():
         core.undelivered += 1
-        core.report(EventKind.NOT_DELIVERED, f"counter {name!r}: {amount} not known to be in Redis {when}", name, amount)
+        core.report(
+            EventKind.NOT_DELIVERED, f"counter {name!r}: {amount} not known to be in Redis {when}", name, amount
+        )
 
 
 def open_recording(core: Core, make: Callable[[Any], R]) -> R | None:

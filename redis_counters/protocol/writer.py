@@ -173,7 +173,11 @@ class Writer(Outstanding):
             self.losses += 1
             self.probe_all()  # what one actor finds, others should look for: they may have nothing to send
         if actor.healing and not healing:
-            self._tell(EventKind.REGRESSED, actor, "Redis has lost counts that it had confirmed (a fail-over?), they are sent again")
+            self._tell(
+                EventKind.REGRESSED,
+                actor,
+                "Redis has lost counts that it had confirmed (a fail-over?), they are sent again",
+            )
         elif reply.word == "CLOSED":
             self._tell(EventKind.REOPENED, actor, "was silent and taken for gone, but its process lives: it goes on")
         elif healing and not actor.healing:
@@ -275,7 +279,11 @@ class Writer(Outstanding):
         elif not exact:
             self._doubt(actor, "it was folded as of a flush that is no longer remembered")
         else:
-            self._tell(EventKind.MOVED, actor, "was silent, taken for gone and folded; what had not arrived is sent by a new one")
+            self._tell(
+                EventKind.MOVED,
+                actor,
+                "was silent, taken for gone and folded; what had not arrived is sent by a new one",
+            )
         self.buckets[actor.bucket].move_on(actor, rest, now)
         self.dropped_at = now
 

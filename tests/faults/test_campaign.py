@@ -9,6 +9,7 @@ import pytest
 from tests.faults import report
 from tests.faults.campaign import FAULTS, SMALL, Fault, run
 from tests.faults.sides import SIDES
+from tests.needs import needs_matplotlib
 from tests.servers import Kind
 
 
@@ -40,6 +41,6 @@ def test_the_page_shows_the_kept_run(tmp_path: Any) -> None:
 
 
 def test_the_picture_can_be_drawn(tmp_path: Any) -> None:
-    pytest.importorskip("matplotlib", reason="the picture needs matplotlib, of the group bench")
+    needs_matplotlib()
     report.draw(report.load()[0], tmp_path / "faults.png")
     assert (tmp_path / "faults.png").stat().st_size > 10_000

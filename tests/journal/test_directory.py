@@ -17,6 +17,7 @@ from redis_counters import Event, EventKind, NotRecorded, Unavailable, UsageErro
 from tests.faces.either import FACES, Either, truth
 from tests.journal.processes import ROOT, program, run
 from tests.journal.test_take_over import kinds, told
+from tests.needs import lacks
 from tests.servers import RealServer
 
 
@@ -25,7 +26,7 @@ def mounted(where: Path, *options: str) -> Iterator[Path]:
     where.mkdir()
     done = subprocess.run(["mount", *options, str(where)], capture_output=True, text=True)
     if done.returncode:
-        pytest.skip(f"this user may not mount: {done.stderr.strip()}")
+        lacks("mount", f"this user may not mount: {done.stderr.strip()}")
     try:
         yield where
     finally:
