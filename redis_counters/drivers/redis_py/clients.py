@@ -143,8 +143,8 @@ def disconnect_idle(pool: Pool) -> None:
     if _can_spare_those_in_use(type(pool)):
         disconnect(inuse_connections=False)
     else:
-        idle: Any = pool
-        for connection in list(idle.pool.queue):
+        queue = getattr(getattr(pool, "pool", None), "queue", ())  # of its BlockingConnectionPool
+        for connection in list(queue):
             if connection is not None:
                 connection.disconnect()
 
