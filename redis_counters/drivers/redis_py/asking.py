@@ -2,7 +2,7 @@
 
 It takes a connection of the pool: what ``execute_command`` does besides costs as much as the answer. Only where that
 connection breaks it is asked again through ``execute_command``, with whatever retries the client has.
-(asyncio reads one command always that way, because redis-py knows how to be cancelled.)
+(asyncio always sends one short command that way, because redis-py knows how to be cancelled.)
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from redis_counters.drivers.redis_py.errors import error_reply, misled, translat
 from redis_counters.drivers.redis_py.lanes import AsyncioLane
 from redis_counters.drivers.redis_py.wire import packed, undecoded, words
 from redis_counters.protocol.commands import Command, ErrorReply
+
+MANY_KEYS = 20  # of a command that is packed by us: redis.asyncio does it argument by argument, in Python
 
 
 def ask(client: Client, commands: Sequence[Command]) -> list[object]:
@@ -85,10 +87,13 @@ def _ask_one(client: Client, command: Command) -> object:
 
 
 async def ask_asyncio(client: Client, commands: Sequence[Command]) -> list[object]:
-    """The same over redis.asyncio; only several commands go over one connection, all sent before the first answer."""
+    """The same over redis.asyncio; only several commands, or a long one, go over a connection that is taken for them.
+
+    All are sent before the first answer.
+    """
     answers: list[object] = []
     try:
-        if len(commands) > 1:
+        if len(commands) > 1 or len(commands[0].keys) > MANY_KEYS:
             try:
                 async with AsyncioLane(client) as lane:
                     return await lane.exchange(commands)
