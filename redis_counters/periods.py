@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from redis_counters.errors import UsageError
 from redis_counters.protocol.expiries import Moment, seconds
@@ -15,7 +16,8 @@ N = TypeVar("N", str, bytes)
 DAY, MINUTE = 86_400, 60
 
 
-class Period(NamedTuple, Generic[N]):
+@dataclass(frozen=True, slots=True)
+class Period(Generic[N]):
     """The counter of a period: ``name``, and from when (inclusive) to when (not), epoch seconds."""
 
     name: N
