@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import shutil
 import signal
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from redis_counters import Counters, EventKind
-from redis_counters.drivers import journal_locks
+from redis_counters import Counters, Event, EventKind
+from redis_counters.drivers import journal, journal_locks
 from tests.faces.either import FACES, Either, truth
 from tests.journal.processes import program, run
-from tests.journal.test_take_over import kinds, told
+from tests.journal.test_take_over import AWAY, kinds, told
 from tests.servers import RealServer
 
 LIMIT = 60
@@ -210,4 +213,33 @@ def test_a_child_that_never_counts(any_server: RealServer, tmp_path: Path, face:
 
     asyncio.run(main())
     assert truth(any_server, ["x"]) == {b"x": 2}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_copy_that_fails(any_server: RealServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk is full when a child goes on in a copy: that is told, the journal stays, and is taken over later."""
+    run(AWAY, "redis://localhost:1", tmp_path, "blocking", "interval")
+    [path] = tmp_path.glob("*.journal")
+    status = path.stat()
+    inherited = {(status.st_dev, status.st_ino)}
+    monkeypatch.setattr(journal_locks, "_inherited_inodes", inherited)
+    monkeypatch.setattr(journal, "SEEK", 0.0)
+    events: list[Event] = []
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with Counters.from_url(any_server.url, journal=tmp_path, observer=events.append) as counters:
+        with monkeypatch.context() as patch:
+            patch.setattr(shutil, "copyfileobj", full)
+            deadline = time.monotonic() + LIMIT
+            while not events and time.monotonic() < deadline:
+                counters.incr("ticks")
+                counters.flush()
+        assert set(kinds(events)) == {EventKind.JOURNAL_FAILED}
+        assert (path.stat().st_dev, path.stat().st_ino) in inherited
+        counters.flush()
+        assert counters.get("x", max_age=0) == 10
+        assert (path.stat().st_dev, path.stat().st_ino) not in inherited
+    assert kinds(events)[-1] == EventKind.JOURNAL_TAKEN_OVER
     assert list(tmp_path.iterdir()) == []
