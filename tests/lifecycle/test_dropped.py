@@ -161,3 +161,14 @@ def test_warned_of_once(any_server: RealServer, face: str) -> None:
     [message] = asyncio.run(main())
     assert message.startswith("unclosed <redis_counters.")
     assert "closed-False" in message
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("face", FACES)
+def test_nothing_is_said_of_what_was_never_used(any_server: RealServer, face: str) -> None:
+    """A client that has not begun anything needs no end; nobody is warned."""
+    counters = made(face, any_server.url)
+    runner = weakref.ref(counters._runner)
+    del counters
+    gc.collect()
+    assert runner() is None

@@ -58,20 +58,22 @@ class TaskRunner(Reading):
             self.recording.begin()
 
     def drop(self) -> bool:
-        """Nobody can count any more: what is left gets across, then the client ends. False if it was closed before.
+        """Nobody can count any more: what is left gets across, then the client ends. False if there is nothing to end.
 
         The garbage collector calls this: see `dropped`. Where no loop runs (any more), the hook of exit sends the rest.
         """
         if self.over:
             return False
-        self.dropped = True
         loop = self.loop
-        if loop is not None and not loop.is_closed():
-            with suppress(RuntimeError):  # it is being closed
-                loop.call_soon_threadsafe(self._told)
-        elif self.core.writer.clean and self.recording is None:
+        alive = loop is not None and not loop.is_closed()
+        if not alive and self.core.writer.clean and self.recording is None:
             self.refusing = self.stopped = self.over = True
             self._forget()
+            return False
+        self.dropped = True
+        if loop is not None and alive:
+            with suppress(RuntimeError):  # it is being closed
+                loop.call_soon_threadsafe(self._told)
         return True
 
     async def _wait_and_flush(self) -> None:

@@ -56,18 +56,18 @@ class ThreadRunner(Reading):
             self.recording.begin(self.lock)
 
     def drop(self) -> bool:
-        """Nobody can count any more: what is left gets across, then the client ends. False if it was closed before.
+        """Nobody can count any more: what is left gets across, then the client ends. False if there is nothing to end.
 
         The garbage collector calls this: see `dropped`.
         """
         if self.over:
             return False
-        self.dropped = True
-        if self.background.begun:
-            self.background.asked.ring()
-        elif self.core.writer.clean and self.recording is None:
+        if not self.background.begun and self.core.writer.clean and self.recording is None:
             self.refusing = self.stopped = self.over = True
             self._forget()
+            return False
+        self.dropped = True
+        self.background.asked.ring()
         return True
 
     def _work(self) -> None:
