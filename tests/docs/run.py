@@ -58,7 +58,7 @@ class Runner:
 
     def __init__(self, url: str, folder: Path) -> None:
         self.url = url
-        self.address = urlsplit(url).netloc
+        self.address = urlsplit(url).netloc or WRITTEN  # embedded:// has none
         self.folder = folder
         self.names: dict[str, Any] = {"__name__": "__main__"}
         self.files: set[str] = set()  # saved, and not run yet
