@@ -40,11 +40,15 @@ async def counting(
     get across when it ends, within ``close_timeout`` seconds, is logged with its amounts.
     """
     counters = Counters.from_url(url_or_default(url), **options)
+    around = getattr(app.state, _STATE, None)
     setattr(app.state, _STATE, counters)
     try:
         yield {_STATE: counters}
     finally:
-        delattr(app.state, _STATE)
+        if around is None:
+            delattr(app.state, _STATE)
+        else:
+            setattr(app.state, _STATE, around)
         await close_asyncio(counters, close_timeout)
 
 
@@ -84,13 +88,13 @@ def idempotency_key(request: Request, user: User | None) -> str:
         raise HTTPException(400, str(error)) from None
 
 
-def _handler(respond: Callable[[Answer], Response]) -> Callable[[Request, Exception], Awaitable[Response]]:
+def _handler(respond: Callable[[Answer], Response]) -> Callable[[HTTPConnection, Exception], Awaitable[Response]]:
     """Return a handler of the errors in `ANSWERED`."""
 
-    async def handle(_request: Request, error: Exception) -> Response:
-        found = answer(cast(CounterError, error))
+    async def handle(connection: HTTPConnection, error: Exception) -> Response:
+        found = answer(cast(CounterError, error)) if connection.scope["type"] == "http" else None
         if found is None:
-            raise error  # as if there were no handler
+            raise error  # as if there were no handler; a web socket would wait for ever
         return respond(found)
 
     return handle

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ import pytest
 from fastapi import Depends, FastAPI, Request, WebSocket
 from fastapi.testclient import TestClient
 from litestar import Litestar
+from litestar.exceptions import WebSocketDisconnect
 from litestar.params import FromPath
 from starlette.applications import Starlette
 from starlette.responses import Response
@@ -21,7 +23,7 @@ import redis_counters.asyncio
 from redis_counters import Counters, KeyConflict, Overflow, Refused, Unavailable, UsageError
 from redis_counters.contrib import fastapi, starlette
 from redis_counters.contrib.idempotency import scoped
-from redis_counters.contrib.litestar import CountersPlugin, idempotency_key
+from redis_counters.contrib.litestar import AppCounters, CountersPlugin, idempotency_key
 from redis_counters.testing import LossyLink
 from tests.contrib.apps import asgi
 from tests.faces.either import truth
@@ -86,6 +88,11 @@ def fast(**options: Any) -> FastAPI:
         await websocket.send_text(str(await counters.get("sockets")))
         await websocket.close()
 
+    @app.websocket("/fails")
+    async def fails(websocket: WebSocket) -> None:
+        await websocket.accept()
+        raise Unavailable("x")
+
     @app.get("/likes")
     async def likes(counters: fastapi.AppCounters) -> int:
         return await counters.likes("post").value(max_age=0)
@@ -96,6 +103,42 @@ def fast(**options: Any) -> FastAPI:
 def test_a_web_socket() -> None:
     with TestClient(fast()) as client, client.websocket_connect("/socket") as socket:
         assert socket.receive_text() == "1"
+
+
+def test_an_error_in_a_web_socket_ends_it() -> None:
+    """There is no answer to give, and nobody is left waiting."""
+    with TestClient(fast()) as client, pytest.raises(Unavailable), client.websocket_connect("/fails") as socket:
+        socket.receive_text()
+
+
+def test_an_error_in_a_web_socket_of_litestar_ends_it() -> None:
+    @litestar.websocket("/")
+    async def fails(socket: litestar.WebSocket[Any, Any, Any], counters: AppCounters) -> None:
+        await socket.accept()
+        counters.incr("sockets")
+        await socket.send_text(str(await counters.get("sockets")))
+        raise Unavailable("x")
+
+    app = Litestar([fails], logging_config=None, plugins=[CountersPlugin()])
+    with litestar.testing.TestClient(app) as client, client.websocket_connect("/") as socket:
+        assert socket.receive_text() == "1"
+        with pytest.raises(WebSocketDisconnect):
+            socket.receive_text()
+
+
+def test_two_in_one_application() -> None:
+    """The inner one's end leaves the outer one's in place, and both end."""
+
+    async def main() -> None:
+        app = FastAPI()
+        async with starlette.counting(app, "memory://") as outer:
+            async with starlette.counting(app, "memory://") as inner:
+                assert app.state.redis_counters is inner["redis_counters"]
+            assert app.state.redis_counters is outer["redis_counters"]
+            app.state.redis_counters.incr("x")
+        assert not hasattr(app.state, "redis_counters")
+
+    asyncio.run(main())
 
 
 def test_options_and_url() -> None:
