@@ -49,7 +49,7 @@ dist: $(VENV)/dist ## build the sdist, and from it the wheel, into dist/
 	$(BIN)/python -m build
 
 clean: ## remove .venv, dist and the caches
-	rm -rf $(VENV) .venv-* dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-* dist build tests/browser/screenshots .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # What is installed so far, one file a target; made again when the dependencies change.

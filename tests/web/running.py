@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +48,35 @@ class Page:
 
     def state(self) -> dict[str, Any]:
         """Return what everybody sees."""
-        found: dict[str, Any] = httpx.get(f"{self.url}/state", timeout=20).json()
+        found: dict[str, Any] = httpx.get(f"{self.url}/state", timeout=20).raise_for_status().json()
         return found
 
     def facts(self) -> dict[str, Any]:
         """Return what was issued, and what each way of counting made of it."""
         found: dict[str, Any] = self.state()["facts"]
         return found
+
+    def family(self) -> set[int]:
+        """Return the processes that this page has started, children's children included."""
+        parents: dict[int, int] = {}
+        for status in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):
+                name, _, rest = status.read_text().rpartition(")")
+                state, parent = rest.split()[:2]
+                if state != "Z":
+                    parents[int(name.split()[0])] = int(parent)
+        found = {self.process.pid}
+        while more := {pid for pid, parent in parents.items() if parent in found} - found:
+            found |= more
+        return found - {self.process.pid}
+
+    def private_server(self) -> str:
+        """Return the URL of its Redis."""
+        for pid in self.family():
+            arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if b"--unixsocket" in arguments:
+                return f"unix://{arguments[arguments.index(b'--unixsocket') + 1].decode()}"
+        raise AssertionError("it has no server")
 
     def kill_worker(self, pid: int) -> None:
         """A web server dies (SIGKILL): one that this demo has started."""

@@ -54,6 +54,7 @@ def test_redis_is_away(private_server: RealServer) -> None:
             assert (await ann.post("/posts/1/like", data={"liked": "yes"}, headers=JSON)).json() == {
                 "likes": 1,
                 "liked": True,
+                "number": 1,
             }
             private_server.terminate()
             for answer in (
@@ -69,8 +70,8 @@ def test_redis_is_away(private_server: RealServer) -> None:
             private_server.restart()  # with nothing kept: it is another one
 
             async def counted() -> bool:
-                answer = await ann.post("/posts/2/like", data={"liked": "yes"}, headers=JSON)
-                return answer.status_code == 200 and answer.json() == {"likes": 1, "liked": True}
+                answer = await ann.post("/posts/2/like", data={"liked": "yes", "number": "1"}, headers=JSON)
+                return answer.status_code == 200 and answer.json() == {"likes": 1, "liked": True, "number": 1}
 
             await until_async(counted, "it goes on")
             assert (await ann.get("/state")).json()["mine"] == [2]

@@ -13,24 +13,7 @@ import pytest
 
 from tests.cli.commands import COMMAND, TIMEOUT, environment
 from tests.waiting import until
-from tests.web.running import JSON, Page, running
-
-
-def family(page: Page) -> set[int]:
-    """Return the processes that this page has started, children's children included."""
-    parents: dict[int, int] = {}
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            name, _, rest = status.read_text().rpartition(")")
-        except OSError:
-            continue
-        state, parent = rest.split()[:2]
-        if state != "Z":
-            parents[int(name.split()[0])] = int(parent)
-    found = {page.process.pid}
-    while more := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found - {page.process.pid}
+from tests.web.running import JSON, running
 
 
 def gone(pids: set[int]) -> bool:
@@ -47,7 +30,7 @@ def gone(pids: set[int]) -> bool:
 def test_all_processes_end_with_it(tmp_path: Path, by: int) -> None:
     """Also while a browser has a stream open, and a crowd is at work: exit code 0, for redis-counters is exact."""
     with running(tmp_path / "log") as page, page.browser() as browser:
-        started = family(page)
+        started = page.family()
         assert set(page.workers) < started
         browser.post("/switches/crowd", data={"on": "yes"}, headers=JSON).raise_for_status()
         browser.post("/switches/losses", data={"on": "yes"}, headers=JSON).raise_for_status()
@@ -63,7 +46,7 @@ def test_all_processes_end_with_it(tmp_path: Path, by: int) -> None:
 
 def test_all_processes_end_when_it_is_killed(tmp_path: Path) -> None:
     with running(tmp_path / "log") as page:
-        started = family(page)
+        started = page.family()
         page.process.kill()
         until(lambda: gone(started), "nothing is left")
 
@@ -72,7 +55,7 @@ def test_ctrl_c_in_a_terminal(tmp_path: Path) -> None:
     """It reaches all processes of the terminal at once; and so do two of them, as impatient people press."""
     for presses in (1, 2):
         with running(tmp_path / f"log{presses}") as page:
-            started = family(page)
+            started = page.family()
             for _ in range(presses):
                 os.killpg(page.process.pid, signal.SIGINT)
             assert page.process.wait(TIMEOUT) in (0, 130)

@@ -78,6 +78,12 @@ def test_fields_that_are_wrong(browser: httpx.Client, path: str, fields: bytes) 
     refused(browser.post(path, content=fields, headers={**JSON, **FORM}), 400)
 
 
+@pytest.mark.parametrize("number", ["", "0", "-1", "1.5", "\u0661", "1e3", "01", " 1", "9" * 16, "x"])
+def test_numbers_of_clicks_that_are_wrong(browser: httpx.Client, number: str) -> None:
+    refused(browser.post(LIKE, data={"liked": "yes", "number": number}, headers=JSON), 400)
+    refused(browser.post("/switches/crowd", data={"on": "yes", "number": "1"}, headers=JSON), 400)
+
+
 def test_a_body_that_is_too_large(browser: httpx.Client) -> None:
     for size in (1025, 1_000_000):
         refused(browser.post(LIKE, content=b"liked=" + b"y" * size, headers={**JSON, **FORM}), 413)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import parse_qsl
@@ -26,7 +28,7 @@ from starlette.exceptions import HTTPException
 from redis_counters.asyncio import Counters
 from redis_counters.cli.web import posts
 from redis_counters.cli.web.board import SWITCHES, Board, Facts
-from redis_counters.cli.web.clicks import Plain, click
+from redis_counters.cli.web.clicks import Plain, click, repeated
 from redis_counters.cli.web.guard import App, Guard
 from redis_counters.cli.web.live import Live, Shown
 from redis_counters.cli.web.pictures import picture
@@ -105,7 +107,10 @@ class _Reader:
 
 async def shown(counters: Counters, board: Board) -> Shown:
     """Return what is counted now. Raises: Unavailable, redis.RedisError."""
-    values, facts = await asyncio.gather(counters.get_many(COUNTERS, max_age=0), board.facts())
+    values, facts = await asyncio.gather(
+        repeated(lambda: counters.get_many(COUNTERS, max_age=0)),
+        board.facts(),
+    )
     return Shown(tuple(int(values[name]) for name in COUNTERS), facts)
 
 
@@ -126,7 +131,9 @@ def visitor(request: Request) -> str | None:
 def known_visitor(user: Annotated[str | None, Depends(visitor)]) -> str:
     """As `visitor`, for what only a visitor may do."""
     if user is None:
-        raise HTTPException(403, "Open the page first: it gives your browser the cookie that is missing here.")
+        raise HTTPException(
+            403, "Load the page first, or again: it gives your browser the cookie that is missing here."
+        )
     return user
 
 
@@ -163,6 +170,12 @@ def _yes_or_no(fields: dict[str, str], name: str) -> bool:
     return fields[name] == "yes"
 
 
+def _number(text: str | None) -> int | None:
+    if text is not None and not re.fullmatch("[1-9][0-9]{0,14}", text):
+        raise HTTPException(400, "The number of a click is written with 1 to 15 digits.")
+    return None if text is None else int(text)
+
+
 _Demo = Annotated[Demo, Depends(demo_of)]
 _Visitor = Annotated[str | None, Depends(visitor)]
 _KnownVisitor = Annotated[str, Depends(known_visitor)]
@@ -176,11 +189,11 @@ _Form = Annotated[dict[str, str], Depends(form)]
 @router.get("/")
 async def page(request: Request, demo: _Demo, user: _Visitor) -> Response:
     """The page, whole without any script."""
+    mine, numbers = await _liked(demo, user), await demo.board.numbers(user) if user else {}
     now = await shown(demo.counters, demo.board)
-    mine = await _liked(demo, user)
     wanted = await demo.board.switches()
     text = templates.get_template("page.html").render(
-        posts=POSTS, likes=now.likes, mine=mine, facts=now.facts, wanted=wanted, worker=os.getpid()
+        posts=POSTS, likes=now.likes, mine=mine, numbers=numbers, facts=now.facts, wanted=wanted, worker=os.getpid()
     )
     response = HTMLResponse(text)
     if user is None:
@@ -199,8 +212,17 @@ async def page(request: Request, demo: _Demo, user: _Visitor) -> Response:
 async def state(demo: _Demo, user: _Visitor) -> Response:
     """Everything that the page shows: to begin with, after an interruption, and where streams do not get through."""
     now = await shown(demo.counters, demo.board)
-    mine, wanted, history = await asyncio.gather(_liked(demo, user), demo.board.switches(), demo.board.history())
-    return JSONResponse(now.as_json(mine=sorted(mine), wanted=wanted, history=history, worker=os.getpid()))
+    mine, numbers = await _liked(demo, user), await demo.board.numbers(user) if user else {}
+    wanted, history = await demo.board.switches(), await demo.board.history()
+    more = {
+        "mine": sorted(mine),
+        "numbers": numbers,
+        "wanted": wanted,
+        "history": history,
+        "now": time.time(),
+        "worker": os.getpid(),
+    }
+    return JSONResponse(now.as_json(**more))
 
 
 @router.get("/events")
@@ -219,10 +241,11 @@ async def landscape(post: _Post) -> Response:
 @router.post("/posts/{number}/like")
 async def like(request: Request, demo: _Demo, user: _KnownVisitor, post: _Post, fields: _Form) -> Response:
     """The visitor likes the post, or not."""
+    number = _number(fields.pop("number", None))
     liked = _yes_or_no(fields, "liked")
-    likes = await click(demo.counters, demo.plain, demo.board, user, post, liked)
+    clicked = await click(demo.counters, demo.plain, demo.board, user, post, liked, number)
     if _wants_json(request):
-        return JSONResponse({"likes": likes, "liked": liked})
+        return JSONResponse(asdict(clicked))
     return RedirectResponse(f"/#post-{post.number}", status_code=303)
 
 
@@ -242,8 +265,12 @@ async def _liked(demo: Demo, user: str | None) -> set[int]:
     """Return the numbers of the posts that the visitor likes: one round trip for all, their calls share a script."""
     if user is None:
         return set()
-    liked = await asyncio.gather(*(demo.counters.likes(post.counter).has(user) for post in POSTS))
-    return {post.number for post, likes in zip(POSTS, liked, strict=True) if likes}
+
+    async def likes(post: Post) -> bool:
+        return await repeated(lambda: demo.counters.likes(post.counter).has(user))
+
+    liked = await asyncio.gather(*map(likes, POSTS))
+    return {post.number for post, does in zip(POSTS, liked, strict=True) if does}
 
 
 # What went wrong:

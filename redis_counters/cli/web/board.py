@@ -11,6 +11,7 @@ demo:facts               string  what the owner of crowd and link last saw, as J
 demo:history             list    of the last minute, [seconds, plain - issued, ours - issued], as JSON
 demo:issued:<post>       set     the browsers who like the post: the truth that both counts are held to
 demo:plain:<post>        string  the same count by plain INCR
+demo:numbers:<user>      hash    post → number of the last click of this browser on it that was taken
 demo:open                set     clicks that were begun and not finished: "<post> <user>"
 demo:turn:<post>:<user>  string  a lock: clicks of one browser on one post go one after the other
 =======================  ======  ======================================================================
@@ -56,6 +57,10 @@ def plain_key(post: Post) -> str:
 def issued_key(post: Post) -> str:
     """Return the key of the browsers who like a post."""
     return f"demo:issued:{post.number}"
+
+
+def _numbers_key(user: str) -> str:
+    return f"demo:numbers:{user}"
 
 
 class Board:
@@ -108,13 +113,26 @@ class Board:
         """Return a lock, to be held while this browser's click on this post is under way."""
         return self.aside.lock(f"demo:turn:{post.number}:{user}", timeout=_LEASE, blocking_timeout=2 * _LEASE)
 
-    async def begin(self, user: str, post: Post, liked: bool) -> bool:
-        """The click is begun, and it is true what it says; return whether that is new."""
+    async def begin(self, user: str, post: Post, liked: bool, number: int | None = None) -> bool:
+        """The click is begun, and it is true what it says; return whether that is new.
+
+        Not so if a click of this number, or a later one, was taken before: then it is a late copy. To be called when it
+        is this click's turn.
+        """
+        last = (await self.numbers(user)).get(post.number, 0)
+        if number is not None and number <= last:
+            return False
         async with self.aside.pipeline(transaction=True) as pipe:
             pipe.sadd(_OPEN, f"{post.number} {user}")
+            pipe.hset(_numbers_key(user), str(post.number), number or last + 1)
             (pipe.sadd if liked else pipe.srem)(issued_key(post), user)
-            _, changed = await pipe.execute()
+            *_, changed = await pipe.execute()
         return bool(changed)
+
+    async def numbers(self, user: str) -> dict[int, int]:
+        """Return the number of this browser's last click on each post."""
+        found = await self.aside.hgetall(_numbers_key(user))
+        return {int(post): int(number) for post, number in found.items()}
 
     async def finish(self, user: str, post: Post) -> None:
         """The click has reached the counter."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import redis.asyncio as redis
 from redis.asyncio.retry import Retry
@@ -14,6 +15,8 @@ from redis_counters.asyncio import Counters
 from redis_counters.cli.web.board import Board, Click, plain_key
 from redis_counters.cli.web.posts import Post
 from redis_counters.errors import Unavailable
+
+T = TypeVar("T")
 
 _ATTEMPTS = 3
 
@@ -44,30 +47,49 @@ class Plain:
         await self._client.connection_pool.disconnect()
 
 
+async def repeated(call: Callable[[], Awaitable[T]]) -> T:
+    """Return what the call returns, made again if it is not answered: for reads, and for what is idempotent.
+
+    Raises: Unavailable.
+    """
+    for _ in range(_ATTEMPTS - 1):
+        with suppress(Unavailable):
+            return await call()
+    return await call()
+
+
 async def tell(counters: Counters, user: str, post: Post, liked: bool) -> None:
-    """The user likes the post, or not: repeated if need be, which changes nothing. Raises: Unavailable."""
+    """The user likes the post, or not. Raises: Unavailable."""
     likes = counters.likes(post.counter)
-    for attempt in range(_ATTEMPTS):
-        try:
-            await (likes.like(user) if liked else likes.unlike(user))
-        except Unavailable:
-            if attempt + 1 == _ATTEMPTS:
-                raise
-        else:
-            return
+    await repeated(lambda: likes.like(user) if liked else likes.unlike(user))
 
 
-async def click(counters: Counters, plain: Plain, board: Board, user: str, post: Post, liked: bool) -> int:
-    """The browser likes the post, or not; return how many do. Again changes nothing.
+@dataclass(frozen=True, slots=True)
+class Clicked:
+    """What is so after a click: how many like the post, whether this browser does, and the number of its last click."""
 
+    likes: int
+    liked: bool
+    number: int
+
+
+async def click(
+    counters: Counters, plain: Plain, board: Board, user: str, post: Post, liked: bool, number: int | None = None
+) -> Clicked:
+    """The browser likes the post, or not. Again changes nothing, and neither does a copy that comes late.
+
+    ``number`` tells copies from clicks: one that is not above that of the last click which was taken is a copy, and is
+    only answered. Without it, it is a new click.
     Raises: Unavailable, redis.RedisError: the click may be repeated, and is finished by `settle` otherwise.
     """
     async with board.turn(user, post):
-        if await board.begin(user, post, liked):
+        if await board.begin(user, post, liked, number):
             await plain.count(post, 1 if liked else -1)
+        liked = await board.wants(user, post)
         await tell(counters, user, post, liked)
         await board.finish(user, post)
-    return int(await counters.likes(post.counter).value())
+        last = (await board.numbers(user))[post.number]
+    return Clicked(int(await repeated(counters.likes(post.counter).value)), liked, last)
 
 
 async def settle(counters: Counters, board: Board, clicks: Iterable[Click]) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 from redis_counters.cli.web.board import Facts
 
 INTERVAL = 0.1  # seconds between two updates
-_SILENCE = 15.0  # seconds after which a comment is sent, so that what stands between does not close the connection
+_SILENCE = 1.0  # seconds after which the state is sent again: whoever missed or misjudged something knows it then
 _LINGER = 2.0  # seconds that it goes on reading when the last has left: one that reloads is back soon
 RETRY = 500  # milliseconds until a browser connects again
 
@@ -41,10 +41,11 @@ class Live:
         self._reader: asyncio.Task[None] | None = None
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
-        """Yield server-sent events: the whole state whenever it has changed. Who is slow misses some, not the last."""
+        """Yield server-sent events: the whole state when it has changed, and now and then."""
         self._looking += 1
         try:
             if self._reader is None or self._reader.done():
+                self._shown = None  # of when somebody looked last
                 self._reader = asyncio.create_task(self._keep_reading(), name="live")
             yield b"retry: %d\n\n" % RETRY
             sent: Shown | None = None
@@ -55,7 +56,7 @@ class Live:
                     text = json.dumps(shown.as_json(worker=self._worker), separators=(",", ":"))
                     yield b"data: %s\n\n" % text.encode()
                 elif not await _set_within(news, _SILENCE):
-                    yield b": still here\n\n"
+                    sent = None
         finally:
             self._looking -= 1
 

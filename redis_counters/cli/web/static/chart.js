@@ -25,9 +25,9 @@ export class Chart {
     this.due = false;
   }
 
-  // Points from before: [seconds, error of INCR, error of redis-counters].
-  start(history) {
-    this.points = history.slice();
+  // Points from before: [seconds, error of INCR, error of redis-counters], by a clock that is behind by so many seconds.
+  start(history, behind) {
+    this.points = history.map(([at, ...errors]) => [at + behind, ...errors]);
   }
 
   add(now, plain, ours) {

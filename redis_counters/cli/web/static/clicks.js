@@ -1,10 +1,28 @@
 // The user's own likes. A click shows at once; then the server is told what the user wants, as often as it takes,
 // for telling it again changes nothing. Its answer is what is shown in the end.
+//
+// Clicks on a post are numbered. So a copy of an old one, sent by a page that was reloaded or held up on the way, does
+// not undo a newer one: the server answers it with what is so, and takes no notice of it otherwise.
 
 const ATTEMPTS = 6;
-const HOLD = 300; // milliseconds after an answer during which numbers that were read before it may still arrive
+const HOLD = 300; // milliseconds after an answer during which counts that were read before it may still arrive
 
 const sleep = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+
+// Clicks of this tab that are not answered yet; kept over a reload.
+const pending = {
+  get: (post) => stored(() => JSON.parse(sessionStorage.getItem(`like-${post}`))),
+  set: (post, liked) => stored(() => sessionStorage.setItem(`like-${post}`, JSON.stringify(liked))),
+  remove: (post) => stored(() => sessionStorage.removeItem(`like-${post}`)),
+};
+
+function stored(work) {
+  try {
+    return work() ?? null;
+  } catch {
+    return null; // a browser that keeps nothing
+  }
+}
 
 export class Clicks {
   constructor({ showCount, showLiked, say, told }) {
@@ -15,14 +33,34 @@ export class Clicks {
     this.posts = new Map();
   }
 
-  begin(post, liked, likes) {
-    // wanted: by the user; confirmed: by the server; likes: as the server counts, with `confirmed` in it.
-    this.posts.set(post, { wanted: liked, confirmed: liked, likes, busy: false, holdUntil: 0, changed: 0 });
+  // The card as it was served. A click that the last page did not get an answer for is told again: a reload may have
+  // cut it off, or the server may have answered the reload first.
+  begin(post, liked, likes, number) {
+    // wanted: by the user; confirmed: by the server; likes: as the server counts, with `confirmed` in it;
+    // latest: the last count that arrived; answered, changed: when a click was answered, or another tab's was told of.
+    // number: of the last click that the server took.
+    this.posts.set(post, {
+      wanted: liked,
+      confirmed: liked,
+      likes,
+      number,
+      latest: likes,
+      busy: false,
+      changed: 0,
+      answered: -HOLD,
+    });
+    const unanswered = pending.get(post);
+    if (unanswered === null) return;
+    this.posts.get(post).wanted = unanswered.liked;
+    this.showLiked(post, unanswered.liked);
+    this.refresh(post);
+    this.tell(post, unanswered.number);
   }
 
   click(post) {
     const it = this.posts.get(post);
     it.wanted = !it.wanted;
+    pending.set(post, { liked: it.wanted, number: it.number + (it.busy ? 2 : 1) });
     this.showLiked(post, it.wanted);
     this.refresh(post);
     if (!it.busy) this.tell(post);
@@ -30,20 +68,19 @@ export class Clicks {
   }
 
   // Another tab of this browser has done it.
-  elsewhere(post, liked) {
+  elsewhere(post, liked, number) {
     const it = this.posts.get(post);
+    it.number = Math.max(it.number, number);
     if (it.busy || it.confirmed === liked) return;
-    it.likes += Number(liked) - Number(it.confirmed);
     it.wanted = it.confirmed = liked;
     it.changed = performance.now();
-    it.holdUntil = Date.now() + HOLD;
-    this.showLiked(post, liked);
-    this.refresh(post);
+    this.showLiked(post, liked); // the count comes by itself
   }
 
   // What the server knew of this user when it was asked, or later.
-  known(mine, asked) {
+  known(mine, numbers, asked) {
     for (const [post, it] of this.posts) {
+      it.number = Math.max(it.number, numbers[post] ?? 0);
       if (it.busy || it.changed > asked) continue;
       it.wanted = it.confirmed = mine.includes(post);
       this.showLiked(post, it.wanted);
@@ -53,8 +90,20 @@ export class Clicks {
   // What the server counts, by post.
   counted(likes) {
     for (const [post, it] of this.posts) {
-      if (it.busy || Date.now() < it.holdUntil) continue;
-      it.likes = likes[post - 1];
+      it.latest = likes[post - 1];
+      if (!it.busy) this.accept(post);
+    }
+  }
+
+  // The latest count is shown, unless it may be older than the answer to a click; then a moment later.
+  accept(post) {
+    const it = this.posts.get(post);
+    clearTimeout(it.timer);
+    const rest = it.answered + HOLD - performance.now();
+    if (rest > 0) {
+      it.timer = setTimeout(() => it.busy || this.accept(post), rest);
+    } else {
+      it.likes = it.latest;
       this.refresh(post);
     }
   }
@@ -64,28 +113,40 @@ export class Clicks {
     this.showCount(post, it.likes + Number(it.wanted) - Number(it.confirmed));
   }
 
-  async tell(post) {
+  // The server knows what is wanted. With the number of a click of which nobody knows whether it was taken, that one
+  // is told again first; if a newer one was taken meanwhile, in another tab, that is what is wanted.
+  async tell(post, unanswered = 0) {
     const it = this.posts.get(post);
     it.busy = true;
     try {
       // The user may click again while the answer is awaited; only where it ends counts.
-      while (it.wanted !== it.confirmed) {
-        const wanted = it.wanted;
-        const answer = await this.send(`/posts/${post}/like`, { liked: wanted ? "yes" : "no" });
-        it.confirmed = wanted;
-        it.likes = answer.likes;
-        this.told(post, wanted);
+      while (unanswered || it.wanted !== it.confirmed) {
+        const liked = it.wanted;
+        const number = unanswered || it.number + 1;
+        pending.set(post, { liked, number });
+        const answer = await this.send(`/posts/${post}/like`, { liked: liked ? "yes" : "no", number });
+        it.confirmed = answer.liked;
+        it.number = answer.number;
+        it.likes = it.latest = answer.likes;
+        if (unanswered && it.wanted === liked) this.want(post, answer.liked);
+        unanswered = 0;
+        this.told(post, answer.liked, answer.number);
       }
     } catch (error) {
-      it.wanted = it.confirmed;
-      this.showLiked(post, it.confirmed);
+      this.want(post, it.confirmed);
       this.say(error.message);
     } finally {
+      pending.remove(post);
       it.busy = false;
-      it.changed = performance.now();
-      it.holdUntil = Date.now() + HOLD;
+      it.changed = it.answered = performance.now();
       this.refresh(post);
+      this.accept(post);
     }
+  }
+
+  want(post, liked) {
+    this.posts.get(post).wanted = liked;
+    this.showLiked(post, liked);
   }
 
   // The server has taken this, once or several times. Throws an error with a sentence for the user.

@@ -16,9 +16,8 @@ let toastTimer;
 function say(sentence) {
   const toast = element("toast");
   toast.textContent = sentence;
-  toast.hidden = false;
   clearTimeout(toastTimer);
-  toastTimer = setTimeout(() => (toast.hidden = true), 6000);
+  toastTimer = setTimeout(() => (toast.textContent = ""), 6000);
 }
 
 // Posts
@@ -51,11 +50,12 @@ const clicks = new Clicks({
   showCount,
   showLiked,
   say,
-  told: (post, liked) => tabs?.postMessage({ post, liked }),
+  told: (post, liked, number) => tabs?.postMessage({ post, liked, number }),
 });
 
 for (const [post, button] of buttons) {
-  clicks.begin(post, button.getAttribute("aria-pressed") === "true", likesOf(post));
+  const number = Number(button.form.dataset.number);
+  clicks.begin(post, button.getAttribute("aria-pressed") === "true", likesOf(post), number);
   button.form.addEventListener("submit", (event) => {
     event.preventDefault();
     const liked = clicks.click(post);
@@ -139,8 +139,8 @@ const stream = new Stream({
     if (!document.hidden) tabs?.postMessage({ state });
   },
   whole(state, asked) {
-    clicks.known(state.mine, asked);
-    chart.start(state.history);
+    clicks.known(state.mine, state.numbers, asked);
+    chart.start(state.history, Date.now() / 1000 - state.now);
     show(state);
   },
   how(state, text) {
@@ -152,7 +152,7 @@ const stream = new Stream({
 if (tabs) {
   tabs.onmessage = ({ data }) => {
     if (data.state && document.hidden) show(data.state);
-    if (data.post) clicks.elsewhere(data.post, data.liked);
+    if (data.post) clicks.elsewhere(data.post, data.liked, data.number);
   };
 }
 
