@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from selenium import webdriver
+from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
 from tests.browser.installed import BROWSER, DRIVER
+from tests.waiting import until
+
+T = TypeVar("T")
 
 FLAGS = (
     "--headless=new",
@@ -49,8 +53,23 @@ class Tab:
         """Return what a script in the page returns."""
         return self.here().execute_script(script, *arguments)
 
+    def read(self, selector: str, what: Callable[[WebElement], T]) -> T:
+        """Return something of an element, though the page may just be loaded anew."""
+        found: list[T] = []
+
+        def there() -> bool:
+            with suppress(StaleElementReferenceException, NoSuchElementException):
+                found.append(what(self.find(selector)))
+            return bool(found)
+
+        until(there, selector)
+        return found[0]
+
     def text(self, selector: str) -> str:
-        return self.find(selector).text
+        return self.read(selector, lambda element: element.text)
+
+    def attribute(self, selector: str, name: str) -> str | None:
+        return self.read(selector, lambda element: element.get_attribute(name))
 
     def likes(self, post: int) -> int:
         """Return what the card shows."""
@@ -58,14 +77,14 @@ class Tab:
 
     def liked(self, post: int) -> bool:
         """Return whether the card's button is pressed."""
-        return self.button(post).get_attribute("aria-pressed") == "true"
+        return self.attribute(f"#post-{post} .like", "aria-pressed") == "true"
 
     def button(self, post: int) -> WebElement:
         return self.find(f"#post-{post} .like")
 
     def is_live(self) -> bool:
         """Return whether updates come in as they happen."""
-        return self.find("#live").get_attribute("data-state") == "live"
+        return self.attribute("#live", "data-state") == "live"
 
     def number(self, name: str) -> int:
         """Return a number of the panel."""

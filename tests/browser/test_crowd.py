@@ -10,7 +10,7 @@ from tests.web.running import Page
 
 
 def checked(tab: Tab, name: str) -> bool:
-    return tab.find(f"#switch-{name}").get_attribute("aria-checked") == "true"
+    return tab.attribute(f"#switch-{name}", "aria-checked") == "true"
 
 
 def test_the_crowd_and_the_link(page: Page, browser: Browser) -> None:

@@ -100,10 +100,10 @@ def test_clicks_of_one_user_go_one_after_the_other(any_server: RealServer, monke
 
 
 def test_the_turn_of_a_process_that_died_ends(any_server: RealServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(board_module, "_LEASE", 0.2)
-
     async def story(counters: Counters, plain: Plain, board: Board) -> None:
-        assert await board.turn("ann", POST).acquire()
+        with monkeypatch.context() as short:
+            short.setattr(board_module, "_LEASE", 0.2)
+            assert await board.turn("ann", POST).acquire()
         assert (await click(counters, plain, board, "ann", POST, True)).likes == 1
 
     play(any_server, story)

@@ -211,8 +211,9 @@ async def page(request: Request, demo: _Demo, user: _Visitor) -> Response:
 @router.get("/state")
 async def state(demo: _Demo, user: _Visitor) -> Response:
     """Everything that the page shows: to begin with, after an interruption, and where streams do not get through."""
-    now = await shown(demo.counters, demo.board)
+    # Counts are read last: so they have in them what the visitor is told to like.
     mine, numbers = await _liked(demo, user), await demo.board.numbers(user) if user else {}
+    now = await shown(demo.counters, demo.board)
     wanted, history = await demo.board.switches(), await demo.board.history()
     more = {
         "mine": sorted(mine),
