@@ -41,7 +41,8 @@ def main(tasks: int = 50) -> int:
         for number in range(tasks):
             for _ in range(2):  # as after a connection that broke: nobody knows whether the first has arrived
                 send.apply_async((f"user-{number}@example.org",), task_id=f"{RUN}-{number}")
-        while reading.get(f"example:{RUN}:emails", max_age=0) < tasks and worker.poll() is None:
+        end = time.monotonic() + 45
+        while reading.get(f"example:{RUN}:emails", max_age=0) < tasks and time.monotonic() < end:
             time.sleep(0.1)
         worker.terminate()  # it ends the tasks that it has begun
         worker.wait()

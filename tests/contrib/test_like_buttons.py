@@ -12,9 +12,10 @@ import pytest
 
 from redis_counters import Counters
 from redis_counters.testing import LossyLink
-from tests.contrib.serving import ROOT, Browser, served
+from tests.contrib.serving import ROOT, Answer, Browser, served
 from tests.lifecycle.children import FORKS
 from tests.servers import RealServer
+from tests.waiting import until
 
 pytestmark = FORKS
 
@@ -37,6 +38,11 @@ def button(name: str, url: str, folder: Path) -> Iterator[Callable[[], Browser]]
     """Yield what makes a new browser."""
     with served(BUTTONS[name], url, folder / "log", ROOT / "examples") as port:
         yield lambda: Browser(port)
+
+
+def through(send: Callable[[], Answer]) -> None:
+    """Send it again and again, as it is, as long as the answer is 503."""
+    until(lambda: send().status in (200, 302, 303), "an answer other than 503")
 
 
 def rows(page: str) -> list[tuple[int, str]]:
@@ -130,10 +136,8 @@ def test_while_redis_is_away(name: str, private_server: RealServer, tmp_path: Pa
             assert (answer.status, "try again" in answer.text) == (503, True), answer
             assert answer.headers.get("Retry-After", answer.headers.get("retry-after")) == "1"
         private_server.restart()
-        while ann.click("/posts/1/like").status == 503:
-            pass
-        while ann.send("POST", "/posts/1/shares", (KEY, "k")).status == 503:
-            pass
+        through(lambda: ann.click("/posts/1/like"))
+        through(lambda: ann.send("POST", "/posts/1/shares", (KEY, "k")))
         assert rows(ann.open())[0] == (1, "Unlike")
 
 
@@ -149,12 +153,10 @@ def test_a_crowd_over_a_link_that_loses_replies(name: str, any_server: RealServe
             try:
                 browser.open()
                 for repetition in range(4):
-                    while browser.click("/posts/1/like").status == 503:
-                        pass
-                    while browser.click(f"/posts/2/{('like', 'unlike')[repetition % 2]}").status == 503:
-                        pass
-                    while browser.send("POST", "/posts/1/shares", (KEY, f"k{repetition // 2}")).status == 503:
-                        pass
+                    other, key = ("like", "unlike")[repetition % 2], f"k{repetition // 2}"
+                    through(lambda: browser.click("/posts/1/like"))
+                    through(lambda other=other: browser.click(f"/posts/2/{other}"))  # type: ignore[misc]
+                    through(lambda key=key: browser.send("POST", "/posts/1/shares", (KEY, key)))  # type: ignore[misc]
             except Exception as error:
                 failures.append((number, error))
 
