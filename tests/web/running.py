@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import redis
 
 from tests.cli.commands import COMMAND, environment
 from tests.waiting import PATIENCE, until
@@ -77,6 +78,13 @@ class Page:
             if b"--unixsocket" in arguments:
                 return f"unix://{arguments[arguments.index(b'--unixsocket') + 1].decode()}"
         raise AssertionError("it has no server")
+
+    def private_server_pid(self) -> int:
+        """Return the process of its Redis, one that this page has started."""
+        with redis.Redis.from_url(self.private_server()) as client:
+            pid = int(client.info("server")["process_id"])
+        assert pid in self.family()
+        return pid
 
     def kill_worker(self, pid: int) -> None:
         """A web server dies (SIGKILL): one that this demo has started."""

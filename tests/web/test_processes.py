@@ -132,3 +132,18 @@ def test_the_other_commands_import_nothing_of_it() -> None:
     )
     done = subprocess.run([COMMAND[0], "-c", code], capture_output=True, env=environment(None))
     assert done.stdout == b"[]\n"
+
+
+def test_it_ends_also_when_its_redis_is_gone(tmp_path: Path) -> None:
+    """In the middle of a crowd: it says why it failed, in one line."""
+    with running(tmp_path / "log") as page, page.browser() as browser:
+        browser.post("/switches/crowd", data={"on": "yes"}, headers=JSON).raise_for_status()
+        until(lambda: page.facts()["issued"] > 500, "a crowd")
+        started = page.family()
+        os.kill(page.private_server_pid(), signal.SIGKILL)
+        until(lambda: browser.get("/state", headers=JSON).status_code == 503, "it is known to be away")
+        assert page.stop() == 1
+        until(lambda: gone(started), "nothing is left")
+        said = page.log.read_text()
+        assert said.startswith("redis-counters: ")
+        assert said.count("\n") == 1

@@ -10,8 +10,9 @@ import signal
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
+from typing import Any
 
 import redis
 import redis.asyncio
@@ -32,7 +33,9 @@ RATE = 2000  # likes a second that the crowd is held to
 _COMMANDS = {"INCRBY", "DECRBY", "EVALSHA"}
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _IDLE = 0.2  # seconds between two looks at the counts while the crowd is off
-_LOOKS = 4  # at the counts, until they are of one moment; or else as they are
+_LOOKS = 4  # at the counts, until they are of one moment
+_PATIENCE = 5.0  # seconds, after which counts are told as they are; a click that a worker left half done takes some
+_GRACE = 5.0  # seconds that likes which are under way may take at the end, if Redis does not answer
 _POINT = 0.5  # seconds between two points of the history
 _RATE_OVER = 2.0  # seconds
 _SETTLE = 1.0  # seconds after which a click that is not finished may be one of a worker that died
@@ -94,6 +97,7 @@ class _Stage:
         self._facts = Facts()
         self._done: deque[tuple[float, int]] = deque()
         self._point_at = 0.0
+        self._of_one_moment = 0.0
 
     async def __aenter__(self) -> _Stage:
         return self
@@ -115,8 +119,8 @@ class _Stage:
                     wanted = await self._board.switches()
                     crowd = wanted["crowd"]
                     self._lose(wanted["losses"])
-                    if crowd:
-                        await self._crowd.round()
+                    if crowd and not await _done_before(stop, self._crowd.round()):
+                        break
                     await self._publish(crowd, workers.pids)
                 pace = ROUND / RATE if crowd else _IDLE
                 await _within(stop, max(0.0, began + pace - time.monotonic()))
@@ -137,12 +141,17 @@ class _Stage:
         self._facts = replace(self._facts, losses=wanted)
 
     async def _count(self) -> Facts:
+        now = time.monotonic()
         for _ in range(_LOOKS):  # the counts are of one moment if no click was under way meanwhile
             before = await self._board.counted()
             ours = await self._reader.get_many(COUNTERS, max_age=0)
             issued, plain, under_way = after = await self._board.counted()
             if before == after and not under_way:
+                self._of_one_moment = now
                 break
+        else:
+            if now - self._of_one_moment < _PATIENCE:  # the last ones that are
+                return self._facts
         return replace(self._facts, issued=issued + sum(self._crowd.likes), plain=plain, ours=sum(ours.values()))
 
     async def _publish(self, crowd: bool, workers: tuple[int, ...]) -> None:
@@ -178,6 +187,22 @@ class _Stage:
                 begun = set(await self._board.begun())
                 await settle(self._counters, self._board, begun & seen)
                 seen = begun
+
+
+async def _done_before(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
+    """Do the work and return True; False if it was not to be ended when told to stop."""
+    working, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            await asyncio.wait((working,), timeout=_GRACE)
+        if working.done():
+            working.result()
+        return working.done()
+    finally:
+        working.cancel()
+        stopping.cancel()
+        await asyncio.gather(working, stopping, return_exceptions=True)
 
 
 async def _within(event: asyncio.Event, seconds: float) -> None:
