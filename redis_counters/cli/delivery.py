@@ -106,14 +106,20 @@ class Delivery:
             if stats.flushed != flushed:
                 flushed, deadline = stats.flushed, time.monotonic() + self._timeout
             elif time.monotonic() > deadline:
-                self._finish(deadline)
+                self._finish(deadline)  # which raises, unless all gets across in the last moment
+                self._renew()
+                return True
             self.refresh("waiting for Redis")
             time.sleep(REFRESH / 4)
         if stats.slots > MAX_SLOTS:
             self.finish()
-            self._flushed_before += self._counters.stats().flushed
-            self._counters = self._new_counters()
+            self._renew()
         return True
+
+    def _renew(self) -> None:
+        """The client, which is closed, has a successor."""
+        self._flushed_before += self._counters.stats().flushed
+        self._counters = self._new_counters()
 
     def _undelivered(self, error: Unavailable) -> Unavailable:
         """The error that tells a human what is missing: this process ends, and keeps nothing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 
@@ -48,6 +49,24 @@ def test_pending_names_are_limited(private_server: RealServer, monkeypatch: pyte
             into.count(dict.fromkeys(names[60:], 1), b"")
         private_server.resume()
     assert len(caught.value.pending) == 60
+
+
+def test_all_gets_across_in_the_last_moment(any_server: RealServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time to wait is over, and then all is across after all: it goes on counting, and nothing is lost."""
+    monkeypatch.setattr(delivery, "MAX_PENDING", 100)
+    with Stop() as stop, Delivery(any_server.url, "rc", "main", Tally(), stop, timeout=0) as into:
+        into.check()
+        assert into.count({b"early": 1}, b"")
+        counters = into._counters
+        counters.flush()
+        full = counters.stats()
+        monkeypatch.setattr(
+            counters, "stats", lambda: dataclasses.replace(full, pending=0 if counters._runner.refusing else 100)
+        )
+        assert into.count({b"late": 1}, b"")
+        into._timeout = 30
+        into.finish()
+    assert values(any_server, [b"early", b"late"]) == {b"early": 1, b"late": 1}
 
 
 def test_a_signal_ends_the_waiting(private_server: RealServer, monkeypatch: pytest.MonkeyPatch) -> None:
