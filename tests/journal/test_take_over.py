@@ -24,6 +24,7 @@ AWAY = program("""
     try:
         await done(counters.flush(0.2))
     except CounterError:
+        await recorded(counters)
         killed()
 """)
 
