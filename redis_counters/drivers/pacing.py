@@ -92,15 +92,14 @@ def not_delivered(core: Core, when: str) -> None:
         )
 
 
-def open_recording(core: Core, make: Callable[[Any], R]) -> R | None:
-    """Return what ``make`` makes of the module `recording`, None without a journal. Raises UsageError."""
+def open_recording(core: Core, make: Callable[[], R]) -> R | None:
+    """Return what ``make`` imports and makes, None without a journal. Raises UsageError."""
     if core.settings.journal is None:
         return None
     try:
-        from redis_counters.drivers import recording  # with sqlite3, which nobody else needs
+        return make()
     except ImportError as error:
         raise UsageError(f"journal needs file locks (fcntl) and sqlite3, which are not here: {error}") from error
-    return make(recording)
 
 
 def unavailable(core: Core, what: str, kept: str = "kept, and sent again without counting twice") -> Unavailable:

@@ -22,6 +22,7 @@ from redis_counters.protocol.pump import Record, Send, Steps
 
 if TYPE_CHECKING:
     from redis_counters.drivers.tasks.keyed import KeyedTasks
+    from redis_counters.drivers.tasks.recording import Recording
 
 
 class Rounds(ABC):
@@ -42,7 +43,12 @@ class Rounds(ABC):
         self.thread = threading.get_ident()  # whose increments are taken in at once: the loop's, or the maker's
         self.in_child: Callable[[], object] | None = None
         self._reset()
-        self.recording = open_recording(core, lambda kinds: kinds.AsyncioRecording(core))
+        self.recording = open_recording(core, self._make_recording)
+
+    def _make_recording(self) -> Recording:
+        from redis_counters.drivers.tasks.recording import Recording  # with sqlite3, which nobody else needs
+
+        return Recording(self.core)
 
     def _reset(self) -> None:
         self.fetched = asyncio.Event()  # set and replaced whenever somebody's fetch is over

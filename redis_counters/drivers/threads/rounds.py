@@ -19,8 +19,8 @@ from redis_counters.protocol.core import Core
 from redis_counters.protocol.pump import Record, Send, Steps
 
 if TYPE_CHECKING:
-    from redis_counters.drivers.recording import Recording
     from redis_counters.drivers.threads.keyed import KeyedThreads
+    from redis_counters.drivers.threads.recording import Recording
 
 
 class Rounds:
@@ -41,7 +41,12 @@ class Rounds:
         self.stop_client: Callable[[], None] | None = None  # if the client is not the caller's
         self.close_refusal: Refused | None = None  # what close() will be refused for
         self._reset()
-        self.recording = open_recording(core, lambda kinds: kinds.Recording(core, self.lock))
+        self.recording = open_recording(core, self._make_recording)
+
+    def _make_recording(self) -> Recording:
+        from redis_counters.drivers.threads.recording import Recording  # with sqlite3, which nobody else needs
+
+        return Recording(self.core, self.lock)
 
     def _reset(self) -> None:
         self.lock = threading.RLock()
