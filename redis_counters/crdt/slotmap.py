@@ -13,8 +13,10 @@ field               holds
 ``G.N.OWN+ -``      slot of actor ``G.N.OWN`` (generation, number, part of its owner token)
 ``~G.N.OWN+ -``     floor under that slot
 ``+ -  1+ 1- ...``  base; several fields, because each one must stay within int64
+``s.TOKEN+ -``      seed: a slot of no actor, that is never folded; TOKEN is a digest
 ``d``               dot: the mark of this hash's creation, generation.number
 ``k``               how many shards the counter has; shard 0 only
+``o``               how many key shards it has, which only keyed calls ask for; ignored here; shard 0 only
 with ``@``          ignored: entries of other regions
 any other           ignored: left for later versions, which must not end such a field in ``+`` or ``-``
 ==================  =====================================================================================

@@ -12,9 +12,8 @@ from redis_counters.protocol.flushes import Chunk
 from redis_counters.protocol.slots import Kind
 
 MOST_UNANSWERED = 64  # flushes that got no answer and are remembered all the same
-MOST_SLOTS = (
-    20_000  # slot values remembered of answered flushes, to know how far an actor got that was folded behind us
-)
+# Slot values remembered of answered flushes, to know how far an actor got that was folded behind us.
+MOST_SLOTS = 20_000
 
 Applied = tuple[dict[bytes, int], dict[bytes, int]]
 """Totals by key, of increments and of decrements."""

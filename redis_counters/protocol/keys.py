@@ -3,8 +3,8 @@
 ======================= ====== ==================================================================
 key                     type   holds
 ======================= ====== ==================================================================
-``<ns>:meta``           hash   schema, buckets, region
-``{<ns>:<b>}:a``        hash   the registry of bucket b: actors, generation, issued, cleaned
+``<ns>:meta``           hash   schema, buckets, region; when a janitor last began
+``{<ns>:<b>}:a``        hash   the registry of bucket b: actors, generation, issued, cleaned, walked
 ``{<ns>:<b>}:c:<i>:<n>`` hash  shard i of counter n: its slot map
 ``{<ns>:<b>}:o:<t>:<s>`` hash  records of keyed increments with a ttl of t ms, written in slice s of time
 ``{<ns>:<b>}:l:<i>:<n>`` set   of those who like counter n, the users of shard i
