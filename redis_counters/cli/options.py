@@ -9,7 +9,18 @@ import typer
 
 from redis_counters.drivers.urls import DEFAULT_URL, URL_VARIABLE
 
-__all__ = ["DEFAULT_NAMESPACE", "DEFAULT_URL", "URL_VARIABLE", "Json", "Namespace", "Url", "a_number"]
+__all__ = [
+    "DEFAULT_NAMESPACE",
+    "DEFAULT_REGION",
+    "DEFAULT_URL",
+    "URL_VARIABLE",
+    "Json",
+    "Namespace",
+    "Region",
+    "Timeout",
+    "Url",
+    "a_number",
+]
 
 DEFAULT_NAMESPACE = "rc"
 DEFAULT_REGION = "main"
