@@ -8,7 +8,7 @@ import threading
 
 import prometheus_client
 
-from benchmarks.harness import Empty, Row, Size, per_call, ratio, take_turns
+from benchmarks.harness import Empty, Row, Size, expect, per_call, ratio, take_turns
 from benchmarks.server import Server
 from redis_counters import Counters
 from redis_counters.asyncio import Counters as AsyncioCounters
@@ -35,7 +35,7 @@ def _blocking(server: Server, size: Size) -> list[Row]:
             lambda: per_call(metric.inc, size.calls),
         )
         counters.flush()
-        _expect(counters.get("call", max_age=0), size.rounds * size.calls)
+        expect(counters.get("call", max_age=0), size.rounds * size.calls)
     note = f"{min(ours) * 1e9:.0f} ns, {min(empty) * 1e9:.0f} ns"
     return [
         Row("incr() on a handle / an empty bound-method call", ratio(ours, empty), at_most=5, note=note),
@@ -76,7 +76,7 @@ async def _asyncio(server: Server, size: Size) -> list[Row]:
             size.rounds, lambda: per_call(handle.incr, size.calls), lambda: per_call(Empty().call, size.calls)
         )
         await counters.flush()
-        _expect(await counters.get("asyncio", max_age=0), size.rounds * size.calls)
+        expect(await counters.get("asyncio", max_age=0), size.rounds * size.calls)
     note = f"{min(ours) * 1e9:.0f} ns, {min(empty) * 1e9:.0f} ns"
     return [Row("asyncio face: incr() on a handle / an empty call", ratio(ours, empty), at_most=3, note=note)]
 
@@ -84,7 +84,7 @@ async def _asyncio(server: Server, size: Size) -> list[Row]:
 def _cached(server: Server, size: Size) -> list[Row]:
     with Counters.from_url(server.url, max_age=3600) as counters:
         handle = counters.counter("call")
-        _expect(handle.value(), size.rounds * size.calls)
+        expect(handle.value(), size.rounds * size.calls)
         ours, by_name, empty = take_turns(
             size.rounds,
             lambda: per_call(handle.value, size.calls),
@@ -96,8 +96,3 @@ def _cached(server: Server, size: Size) -> list[Row]:
         Row("cached value() of a handle / an empty call", ratio(ours, empty), at_most=12, note=note),
         Row("cached get(name), with the lambda round it / an empty call", ratio(by_name, empty)),
     ]
-
-
-def _expect(found: int, issued: int) -> None:
-    if found != issued:
-        raise AssertionError(f"issued {issued:,}, found {found:,}")

@@ -1,13 +1,16 @@
-"""What benchmarks share: sizes, rows, taking turns."""
+"""What benchmarks share: sizes, rows, taking turns, processes of their own."""
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 import timeit
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
+ROOT = Path(__file__).resolve().parent.parent
 TIMES = "\N{MULTIPLICATION SIGN}"  # the unit of a ratio
 
 
@@ -101,3 +104,15 @@ def seconds(work: Callable[[], object]) -> float:
     begin = time.perf_counter()
     work()
     return time.perf_counter() - begin
+
+
+def expect(found: int, issued: int) -> None:
+    """A wrong count stops the run."""
+    if found != issued:
+        raise AssertionError(f"issued {issued:,}, found {found:,}")
+
+
+def environment() -> dict[str, str]:
+    """That of a process of its own: it imports the library from here."""
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {**os.environ, "PYTHONPATH": path}

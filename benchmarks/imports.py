@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import functools
-import os
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
 
-from benchmarks.harness import Row, Size, ratio, take_turns
+from benchmarks.harness import Row, Size, environment, ratio, take_turns
 from benchmarks.server import Server
 
 MODULES = ("redis_counters", "redis")
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def rows(_server: Server, size: Size) -> list[Row]:
@@ -27,7 +24,6 @@ def rows(_server: Server, size: Size) -> list[Row]:
 
 def _import(module: str, compiled: str) -> float:
     code = f"import time; begin = time.perf_counter(); import {module}; print(time.perf_counter() - begin)"
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    env = {**os.environ, "PYTHONPATH": path, "PYTHONPYCACHEPREFIX": compiled, "PYTHONDONTWRITEBYTECODE": ""}
+    env = {**environment(), "PYTHONPYCACHEPREFIX": compiled, "PYTHONDONTWRITEBYTECODE": ""}
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60, env=env)
     return float(done.stdout)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import redis
 
 from benchmarks.distinct import pipelined_incr
-from benchmarks.harness import Row, Size
+from benchmarks.harness import Row, Size, environment
 from benchmarks.server import Server
-
-ROOT = Path(__file__).resolve().parent.parent
 
 # In a process of its own, whose memory is nothing but this. Names are made one by one and kept by nobody here. The
 # windows are short so that the process need not wait a minute: after them, idle slots leave both sides.
@@ -64,13 +60,12 @@ print(json.dumps({"start": start, "flushed": flushed, "rotated": rotated, "close
 def rows(server: Server, size: Size) -> list[Row]:
     server.clear()
     names = size.memory
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
         [sys.executable, "-c", CHILD, server.url, str(names)],
         check=True,
         stdout=subprocess.PIPE,
         timeout=300,
-        env={**os.environ, "PYTHONPATH": path},
+        env=environment(),
     )
     seen = json.loads(done.stdout)
     if not seen["right"]:

@@ -11,7 +11,7 @@ from typing import Any
 import redis
 import redis.asyncio
 
-from benchmarks.harness import Row, Size, ratio, take_turns
+from benchmarks.harness import Row, Size, expect, ratio, take_turns
 from benchmarks.server import Server
 from redis_counters import Counters
 from redis_counters.asyncio import Counters as AsyncioCounters
@@ -59,7 +59,7 @@ async def _tasks(server: Server, size: Size) -> float:
             return await counters.incr_once("c", key, ttl=TTL)
 
         rate = await _rate_of_tasks(call, size.once)
-        _expect(await counters.get("c", max_age=0), size.once + 1)
+        expect(await counters.get("c", max_age=0), size.once + 1)
     return rate
 
 
@@ -77,7 +77,7 @@ async def _tasks_alone(server: Server, size: Size) -> float:
         rate = await _rate_of_tasks(call, size.once)
         await client.connection_pool.disconnect()
     with Counters.from_url(server.url) as counters:
-        _expect(counters.get("c"), size.once + 1)
+        expect(counters.get("c"), size.once + 1)
     return rate
 
 
@@ -90,7 +90,7 @@ async def _rate_of_tasks(call: Callable[[str], object], calls: int) -> float:
     begin = time.perf_counter()
     counted = sum(await asyncio.gather(*(work(number) for number in range(CALLERS))))
     seconds = time.perf_counter() - begin
-    _expect(counted, calls)
+    expect(counted, calls)
     return calls / seconds
 
 
@@ -99,7 +99,7 @@ def _threads(server: Server, size: Size) -> float:
     with Counters.from_url(server.url) as counters:
         counters.incr_once("c", "warm", ttl=TTL)
         rate = _rate_of_threads(lambda key: counters.incr_once("c", key, ttl=TTL), size.once)
-        _expect(counters.get("c", max_age=0), size.once + 1)
+        expect(counters.get("c", max_age=0), size.once + 1)
     return rate
 
 
@@ -116,7 +116,7 @@ def _threads_alone(server: Server, size: Size) -> float:
 
         rate = _rate_of_threads(call, size.once)
     with Counters.from_url(server.url) as counters:
-        _expect(counters.get("c"), size.once + 1)
+        expect(counters.get("c"), size.once + 1)
     return rate
 
 
@@ -137,7 +137,7 @@ def _rate_of_threads(call: Callable[[str], bool], calls: int) -> float:
     for thread in threads:
         thread.join()
     seconds = time.perf_counter() - begin
-    _expect(sum(counted), calls)
+    expect(sum(counted), calls)
     return calls / seconds
 
 
@@ -165,14 +165,9 @@ def _memory(server: Server, size: Size) -> list[Row]:
             for thread in threads:
                 thread.join()
             found.append((server.memory() - empty) / size.once)
-            _expect(counters.get("c" if what == "key" else "l", max_age=0), size.once + 1)
+            expect(counters.get("c" if what == "key" else "l", max_age=0), size.once + 1)
     note = f"of {size.once:,}"
     return [
         Row("Redis bytes per key that incr_once() remembers", found[0], unit="B", note=note),
         Row("Redis bytes per user who likes", found[1], unit="B", note=note),
     ]
-
-
-def _expect(found: int, issued: int) -> None:
-    if found != issued:
-        raise AssertionError(f"issued {issued:,}, found {found:,}")

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 import subprocess
 import sys
-from pathlib import Path
 
 import redis
 
-from benchmarks.harness import Row, Size, per_call, ratio, take_turns
+from benchmarks.harness import Row, Size, environment, per_call, ratio, take_turns
 from benchmarks.server import Server
 from redis_counters import Counters
 
 PAGE = 50
-ROOT = Path(__file__).resolve().parent.parent
 
 # Writers that end without closing leave their slots as they are, as those of live processes would be; their threads
 # and connections are gone and disturb nobody.
@@ -35,8 +32,7 @@ os._exit(0)
 def write(url: str, names: list[str], *, writers: int, shards: int = 1) -> None:
     """Each of so many writers has counted each name once, and has a slot."""
     command = [sys.executable, "-c", WRITERS, url, str(shards), str(writers), *names]
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    subprocess.run(command, check=True, timeout=120, env={**os.environ, "PYTHONPATH": path})
+    subprocess.run(command, check=True, timeout=120, env=environment())
 
 
 def rows(server: Server, size: Size) -> list[Row]:
