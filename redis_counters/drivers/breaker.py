@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from redis_counters.drivers.dropped import bare
 from redis_counters.errors import Unavailable
 from redis_counters.events import EventKind
 from redis_counters.protocol.core import Core
@@ -35,8 +36,10 @@ class Breaker:
 
     def failed(self, error: Unavailable) -> bool:
         """Redis did not answer, or not usefully. Returns whether that opened the breaker."""
+        kept = bare(error)
         with suppress(Unavailable), self.circuit:  # where the exception passes, it is counted
-            raise error
+            raise kept
+        kept.__traceback__ = kept.__context__ = None
         if not self.circuit.opened or self.told:
             return False
         self.told = True

@@ -115,6 +115,47 @@ def test_dropped_while_redis_is_away(any_server: RealServer, face: str) -> None:
     assert truth(any_server, ["x"]) == {b"x": 11}
 
 
+@pytest.mark.parametrize("failures", [1, 8])
+@pytest.mark.parametrize("face", FACES)
+def test_dropped_after_reads_that_failed(private_server: RealServer, face: str, failures: int) -> None:
+    """What is kept of an error, for others or by the breaker, holds nobody in whose call it came up."""
+    connections = connected(private_server)
+
+    async def main() -> None:
+        with LossyLink(private_server.url) as link:
+            link.stop()
+            counters = made(face, link.url)
+            for _ in range(failures):
+                with pytest.raises(redis_counters.Unavailable):
+                    await awaited(counters.get("x", max_age=0))
+            runner = weakref.ref(counters._runner)
+            del counters
+            await gone(runner, private_server, connections)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_dropped_after_a_read_that_failed_for_many(private_server: RealServer, face: str) -> None:
+    """So it is with those who waited for somebody else's read, and got its error."""
+    connections = connected(private_server)
+
+    async def failing(counters: Any) -> None:
+        with pytest.raises(redis_counters.Unavailable):
+            await (counters.get("x") if face == "asyncio" else asyncio.to_thread(counters.get, "x"))
+
+    async def main() -> None:
+        counters = made(face, f"{private_server.url}?socket_timeout=0.5")
+        private_server.pause()
+        await asyncio.gather(*(failing(counters) for _ in range(3)))
+        private_server.resume()
+        runner = weakref.ref(counters._runner)
+        del counters
+        await gone(runner, private_server, connections)
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("face", FACES)
 def test_a_handle_holds_it(any_server: RealServer, face: str) -> None:
     """As long as there is a handle, or a method of one, it can be counted with."""

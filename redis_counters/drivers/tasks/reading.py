@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Collection, Generator
 from typing import Any, TypeVar
 
+from redis_counters.drivers.dropped import bare
 from redis_counters.drivers.redis_py.asking import ask_asyncio
 from redis_counters.drivers.redis_py.errors import no_connection_left
 from redis_counters.drivers.tasks.flusher import Flusher
@@ -65,7 +66,7 @@ class Reading(Flusher):
                 return claim.values
             return claim.values | await self.ask(reads.fetch(claim.missing))
         except CounterError as error:
-            failure = error
+            failure = bare(error)
             raise
         finally:
             ticket.over = True
@@ -81,7 +82,7 @@ class Reading(Flusher):
             await self.fetched.wait()
             failure = reads.failure(names, since)
             if failure is not None:
-                raise failure
+                raise bare(failure)
             claim = reads.claim(names, max_age, since, ticket)
             if not claim.busy:
                 return claim

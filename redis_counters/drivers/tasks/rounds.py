@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from redis_counters.drivers import exits
 from redis_counters.drivers.breaker import Breaker
+from redis_counters.drivers.dropped import bare
 from redis_counters.drivers.inherited import drop_connections
 from redis_counters.drivers.pacing import open_recording, round_error
 from redis_counters.drivers.redis_py.clients import Client
@@ -110,7 +111,7 @@ class Rounds(ABC):
             self.core.failed(ours)
             if isinstance(ours, Unavailable) and ours is not error:  # not what Redis answers
                 self.breaker.failed(ours)
-            self.refusal = ours if isinstance(ours, Refused) else None
+            self.refusal = bare(ours) if isinstance(ours, Refused) else None
             if ours is error:
                 raise
             raise ours from error

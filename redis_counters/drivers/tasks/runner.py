@@ -12,6 +12,7 @@ from typing import Any
 
 from redis_counters.drivers import exits, forks
 from redis_counters.drivers.breaker import Breaker
+from redis_counters.drivers.dropped import bare
 from redis_counters.drivers.inherited import drop_connections
 from redis_counters.drivers.pacing import (
     FLUSH_TIMEOUT,
@@ -219,7 +220,7 @@ class TaskRunner(Reading):
         rounds = self.rounds
         while not done() and not self.stopped:
             if self.refusal is not None and self.rounds > rounds + 1:
-                raise self.refusal
+                raise bare(self.refusal)
             self.urgent.set()
             self.awake.set()
             rest = deadline - time.monotonic()

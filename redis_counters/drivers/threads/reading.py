@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Generator
 from typing import Any, TypeVar
 
+from redis_counters.drivers.dropped import bare
 from redis_counters.drivers.redis_py.asking import ask
 from redis_counters.drivers.redis_py.errors import no_connection_left
 from redis_counters.drivers.threads.background import Bell
@@ -69,7 +70,7 @@ class Reading(Flusher):
                 return claim.values
             return claim.values | self.ask(reads.fetch(claim.missing))
         except CounterError as error:
-            failure = error
+            failure = bare(error)
             raise
         finally:
             ticket.over = True
@@ -88,7 +89,7 @@ class Reading(Flusher):
                 with self.lock:
                     failure = reads.failure(names, since)
                     if failure is not None:
-                        raise failure
+                        raise bare(failure)
                     claim = reads.claim(names, max_age, since, ticket)
                 if not claim.busy:
                     return claim

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from redis_counters.drivers.breaker import Breaker
+from redis_counters.drivers.dropped import bare
 from redis_counters.drivers.pacing import open_recording, round_error
 from redis_counters.drivers.redis_py.clients import Client
 from redis_counters.drivers.redis_py.errors import translate
@@ -111,7 +112,7 @@ class Rounds:
                         self.core.failed(ours)
                     if isinstance(ours, Unavailable) and ours is not error:  # not what Redis answers
                         self.breaker.failed(ours)
-                    self.refusal = ours if isinstance(ours, Refused) else None
+                    self.refusal = bare(ours) if isinstance(ours, Refused) else None
                 if ours is None or ours is error:
                     raise
                 raise ours from error

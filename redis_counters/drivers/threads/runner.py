@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from redis_counters.drivers import exits, forks
 from redis_counters.drivers.breaker import Breaker
+from redis_counters.drivers.dropped import bare
 from redis_counters.drivers.inherited import begin_in_child
 from redis_counters.drivers.pacing import (
     FLUSH_TIMEOUT,
@@ -237,7 +238,7 @@ class ThreadRunner(Reading):
                     if done() or self.stopped:
                         return
                     if self.refusal is not None and self.rounds > rounds + 1:
-                        raise self.refusal
+                        raise bare(self.refusal)
                 now = time.monotonic()
                 if now >= deadline:
                     return
