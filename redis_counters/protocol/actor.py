@@ -256,6 +256,7 @@ class Actor:
         refused = {chunk.item(number): text for number, text in reply.refused()}
         self.refused_now = [key for (kind, key), text in refused.items() if self.tables[kind].refused.get(key) != text]
         chunk.refused.update(refused)
+        chunk.answered = True
         for table in self.tables:
             if totals := chunk.applied(table.kind):
                 table.acknowledge(totals)
@@ -285,7 +286,9 @@ class Actor:
 
     def applied_as_of(self, seq: int) -> tuple[Applied, bool]:
         """Return the totals that Redis held when it had recorded ``seq``, and whether that is exact."""
-        found = self.sent.applied_as_of(seq, self.base, (self._applied(Kind.PLUS), self._applied(Kind.MINUS)))
+        refused = frozenset((table.kind, key) for table in self.tables for key in table.refused)
+        held = (self._applied(Kind.PLUS), self._applied(Kind.MINUS))
+        found = self.sent.applied_as_of(seq, self.base, held, refused)
         if found is None:  # all that was ever sent counts as applied
             return (dict(self.tables[0].total), dict(self.tables[1].total)), False
         applied, exact = found

@@ -20,13 +20,14 @@ class Chunk:
     ``items``: kind and key by item number; None if all are PLUS, in the order of the dict.
     """
 
-    __slots__ = ("base", "items", "refused", "seq", "totals")
+    __slots__ = ("answered", "base", "items", "refused", "seq", "totals")
 
     def __init__(self, seq: int, base: int, totals: Totals, items: Sequence[tuple[Kind, bytes]] | None) -> None:
         self.seq = seq
         self.base = base
         self.totals = totals
         self.items = items
+        self.answered = False  # with OK; else nobody knows
         self.refused: set[tuple[Kind, bytes]] = set()  # what Redis has said no to, alone: nothing of it was applied
 
     def __len__(self) -> int:

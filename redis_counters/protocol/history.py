@@ -56,10 +56,14 @@ class History(dict[int, Chunk]):
             seq = chunk.base
         return chain, True
 
-    def applied_as_of(self, seq: int, base: int, held: Applied) -> tuple[Applied, bool] | None:
+    def applied_as_of(
+        self, seq: int, base: int, held: Applied, suspects: frozenset[tuple[Kind, bytes]]
+    ) -> tuple[Applied, bool] | None:
         """Return the totals that Redis held when it had recorded ``seq``, and whether that is exact.
 
-        ``held``: what it held as of ``base``. None: that is too far back to tell.
+        ``held``: what it held as of ``base``. None: that is too far back to tell. ``suspects``: what Redis refuses now.
+        A flush that had no answer may have been refused these, or whatever was refused in another one: they count as
+        applied, and it is not exact.
         """
         old, old_complete = self.chain(base)
         new, new_complete = self.chain(seq)
@@ -69,17 +73,23 @@ class History(dict[int, Chunk]):
             return None
         kept, kept_complete = self.chain(common)
         applied = (dict(held[0]), dict(held[1]))
+        suspects = suspects.union(*(chunk.refused for chunk in self.values()))
         for kind in (Kind.PLUS, Kind.MINUS):
             for s in old:
                 if s <= common:
                     continue
                 for key in self[s].totals[kind]:  # goes back to what it was before
-                    before = next((t[key] for k in kept if key in (t := self[k].applied(kind))), None)
-                    if before is not None or kept_complete:
-                        applied[kind][key] = before or 0
+                    last = next((k for k in kept if key in self[k].applied(kind)), None)
+                    if last is not None or kept_complete:
+                        applied[kind][key] = 0 if last is None else self[last].totals[kind][key]
                     else:
+                        exact = False
+                    if last is not None and not self[last].answered and (kind, key) in suspects:
                         exact = False
             for s in reversed(new):
                 if s > common:
-                    applied[kind].update(self[s].applied(kind))
+                    told = self[s].applied(kind)
+                    applied[kind].update(told)
+                    if not self[s].answered and any((kind, key) in suspects for key in told):
+                        exact = False
         return applied, exact

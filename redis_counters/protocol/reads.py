@@ -88,7 +88,7 @@ class Reads:
     def cached(self, name: bytes, max_age: float | None) -> CounterValue | None:
         """Return the value if a snapshot not older than ``max_age`` seconds is at hand (None: as the option says)."""
         snapshot = self.cache.get(name)
-        if snapshot is None or snapshot.taken <= self.writer.dropped_at:
+        if snapshot is None or snapshot.drops != self.writer.drops:
             return None
         now = self.clock()
         if now >= snapshot.fresh_until if max_age is None else now - snapshot.taken >= max_age:
@@ -227,19 +227,24 @@ class Reads:
             (raw,) = yield [look_up_namespace(writer.settings)]
             self.settle(raw)
         folded: Folded = {}
-        for _ in range(MOST_ATTEMPTS):
+        attempts = 0
+        while True:
+            attempts += 1
             writer.drain()
-            taken, as_of, folds, settled = self.clock(), self.wall(), writer.folds, writer.keys is not None
+            taken, as_of, settled = self.clock(), self.wall(), writer.keys is not None
+            drops, folds = writer.drops, writer.folds
             # Up to a tenth less, by chance, so that processes do not refresh in step.
             fresh_until = taken + writer.settings.max_age * (1 - 0.1 * self.chance())
-            found = {name: Snapshot(taken, as_of, fresh_until, self._places(name)) for name in names}
+            found = {name: Snapshot(taken, as_of, fresh_until, drops, self._places(name)) for name in names}
             doubts: dict[bytes, Actor] = {}
             want = [(name, snapshot, snapshot.places) for name, snapshot in found.items()]
             while want:
                 want = yield from self._fetch_shards(want, folded, doubts)
-            if taken <= writer.dropped_at or folds != writer.folds:
-                continue  # own slots may have been folded meanwhile, into a base that was read before
-            if not doubts or not (yield from self._ask_whether_folded(list(doubts.values()), folded)):
+            if doubts and (yield from self._ask_whether_folded(list(doubts.values()), folded)):
+                continue  # (never twice for the same actor)
+            # Own slots may have been folded meanwhile, into a base that was read before.
+            changed = drops != writer.drops or folds != writer.folds
+            if not changed or attempts >= MOST_ATTEMPTS:
                 break
         outdated = self.outdated
         for name, snapshot in found.items():

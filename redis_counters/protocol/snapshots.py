@@ -25,6 +25,7 @@ class Snapshot:
         "acknowledged",
         "as_of",
         "counted",
+        "drops",
         "epoch",
         "fresh_until",
         "own",
@@ -33,8 +34,9 @@ class Snapshot:
         "value",
     )
 
-    def __init__(self, taken: float, as_of: float, fresh_until: float, places: list[Place]) -> None:
+    def __init__(self, taken: float, as_of: float, fresh_until: float, drops: int, places: list[Place]) -> None:
         self.taken = taken  # on the clock that ages are measured with
+        self.drops = drops  # of own state, until then
         self.as_of = as_of  # epoch seconds
         self.fresh_until = fresh_until
         self.counted = 0

@@ -41,7 +41,7 @@ class Writer(Outstanding):
         super().__init__(settings, buffer, mint)
         self.errors: list[CounterError] = []  # of this round
         self.events: list[Event] = []  # for the driver to publish
-        self.dropped_at = float("-inf")  # when own state was last let go of: earlier snapshots may lack it
+        self.drops = 0  # times that own state was let go of: earlier snapshots may lack it
         self.flushed = self.flushes = 0
         self.confirmed = 0  # how many of the flushes are durable
         self.shortfall: CounterError | None = None  # why the rest is not
@@ -123,10 +123,10 @@ class Writer(Outstanding):
             if self.closing and self.durable:
                 bucket.close(now)
             elif not self.closing and bucket.keep_house(now, may_end=self.durable):
-                self.dropped_at = now  # a snapshot from before may have it under the old actor
+                self.drops += 1  # a snapshot from before may have it under the old actor
                 self.epoch += 1
             for actor in [actor for actor in bucket.actors if actor.phase is Phase.DONE]:
-                self._drop(actor, now)
+                self._drop(actor)
             # The current actor and the ending ones take turns in being first, so that neither waits for ever.
             bucket.turn = not bucket.turn
             for actor in bucket.actors if bucket.turn else reversed(bucket.actors):
@@ -162,7 +162,7 @@ class Writer(Outstanding):
             return
         bucket.busy = False
         if actor.phase is Phase.DONE:
-            self._drop(actor, now)
+            self._drop(actor)
         self.epoch += 1
 
     def _answer(self, actor: Actor, reply: Reply, script: Script, now: float) -> None:
@@ -256,12 +256,12 @@ class Writer(Outstanding):
         self.unanswered(request)
         self.errors.append(error)
 
-    def _drop(self, actor: Actor, now: float) -> None:
+    def _drop(self, actor: Actor) -> None:
         """The actor is at its end: Redis has all of it, and its own state is let go of."""
         if actor.uncertain:
             self._doubt(actor, "its registry was lost while it was folded")
         self.buckets[actor.bucket].actors.remove(actor)
-        self.dropped_at = now
+        self.drops += 1
         self.epoch += 1
 
     def _move_on(self, actor: Actor, reply: Reply, now: float) -> None:
@@ -277,7 +277,7 @@ class Writer(Outstanding):
         elif gone and actor.last_proved < actor.last_acknowledged + self.settings.reassert_window:
             self._doubt(actor, "its record was cleaned up, and a fail-over may have taken back its last flushes")
         elif not exact:
-            self._doubt(actor, "it was folded as of a flush that is no longer remembered")
+            self._doubt(actor, "it was folded as of a flush that is no longer remembered, or had no answer of its own")
         else:
             self._tell(
                 EventKind.MOVED,
@@ -285,7 +285,7 @@ class Writer(Outstanding):
                 "was silent, taken for gone and folded; what had not arrived is sent by a new one",
             )
         self.buckets[actor.bucket].move_on(actor, rest, now)
-        self.dropped_at = now
+        self.drops += 1
 
     def _tell(self, kind: EventKind, actor: Actor, what: str, counter: str | bytes | None = None) -> None:
         self.events.append(Event(kind, f"actor {actor.shown}: {what}", counter, actor.id, actor.bucket))

@@ -212,14 +212,14 @@ CLIENT = (  # one line each, to be read as a table
     Break(
         "a read is not repeated when own state moved",
         "reads:Reads.fetch",
-        "taken <= writer.dropped_at or folds != writer.folds",
+        "drops != writer.drops or folds != writer.folds",
         "False",
     ),
-    Break("nobody asks whether an absent slot was folded", "reads:Reads.fetch", "if not doubts or ", "if True or "),
+    Break("nobody asks whether an absent slot was folded", "reads:Reads.fetch", "if doubts and ", "if False and "),
     Break(
         "a snapshot from before own state moved is used",
         "reads:Reads.cached",
-        "snapshot.taken <= self.writer.dropped_at",
+        "snapshot.drops != self.writer.drops",
         "False",
     ),
     Break(

@@ -263,7 +263,8 @@ class World:
             process.forgetful
             or "cleaned" in faults
             or "short memory" in faults
-            or (process.closing and "fail-over" in faults)
+            or ((process.closing or process.orphan is not None) and "fail-over" in faults)
+            or {"other type", "fail-over"} <= faults  # a flush without an answer, which something was refused of
         )
         if not known:
             raise Violation(f"process {process.number} reports an uncertainty for nothing, after {word.decode()}")
