@@ -66,6 +66,11 @@ class Journal:
                 recorder.put_back(unknown=True)
 
     @property
+    def unused(self) -> bool:
+        """Nothing was ever recorded, nor taken over: there is nothing to let go of."""
+        return not (self.files or self.orphans or self.empty)
+
+    @property
     def may_seek(self) -> bool:
         """It is time to look for what killed processes left, again: others may be killed at any time."""
         return not self.closed and self.core.clock() >= self.seek_at

@@ -205,10 +205,13 @@ def test_warned_of_once(any_server: RealServer, face: str) -> None:
 
 
 @pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("journal", [False, True])
 @pytest.mark.parametrize("face", FACES)
-def test_nothing_is_said_of_what_was_never_used(any_server: RealServer, face: str) -> None:
+def test_nothing_is_said_of_what_was_never_used(
+    any_server: RealServer, tmp_path: Path, face: str, journal: bool
+) -> None:
     """A client that has not begun anything needs no end; nobody is warned."""
-    counters = made(face, any_server.url)
+    counters = made(face, any_server.url, **({"journal": tmp_path} if journal else {}))
     runner = weakref.ref(counters._runner)
     del counters
     gc.collect()

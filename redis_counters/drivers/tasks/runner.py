@@ -67,7 +67,8 @@ class TaskRunner(Reading):
             return False
         loop = self.loop
         alive = loop is not None and not loop.is_closed()
-        if not alive and self.core.writer.clean and self.recording is None:
+        unrecorded = self.recording is None or self.recording.journal.unused
+        if not alive and self.core.writer.clean and unrecorded:
             self.refusing = self.stopped = self.over = True
             self._forget()
             return False

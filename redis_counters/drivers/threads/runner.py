@@ -63,7 +63,8 @@ class ThreadRunner(Reading):
         """
         if self.over:
             return False
-        if not self.background.begun and self.core.writer.clean and self.recording is None:
+        unrecorded = self.recording is None or self.recording.journal.unused
+        if not self.background.begun and self.core.writer.clean and unrecorded:
             self.refusing = self.stopped = self.over = True
             self._forget()
             return False
