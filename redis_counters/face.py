@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from redis_counters.drivers.chance import default_display, mint
 from redis_counters.drivers.redis_py.clients import check_encoding, is_asyncio, pool_of
+from redis_counters.drivers.redis_py.lanes import REPLY_TIMEOUT
 from redis_counters.errors import UsageError
 from redis_counters.events import Observer
 from redis_counters.protocol.core import Core
@@ -46,19 +47,20 @@ def make_core(
     options = {**options, "journal": _journal_path(options["journal"])}
     settings = make_settings(actor=default_display() if actor is None else actor, **options)
     if settings.durability is not None:
-        _check_timeout(settings.durability, pool_of(client))
+        _check_timeout(settings.durability, client.connection_pool)
     core = Core(settings, mint, time.monotonic, time.time, random.random)
     core.observer = observer
     core.display = default_display if actor is None else None
     return core
 
 
-def _check_timeout(durability: Durability, pool: object) -> None:
-    """Raises UsageError if the client would give up before Redis has answered."""
-    limit = getattr(pool, "connection_kwargs", {}).get("socket_timeout")
-    if limit is not None and durability.timeout >= limit:
+def _check_timeout(durability: Durability, pool: Any) -> None:
+    """Raises UsageError if the client, or we for it, would give up before Redis has answered."""
+    connection = pool.connection_class(**pool.connection_kwargs)  # made, not opened: defaults differ by version
+    limit = connection.socket_timeout or REPLY_TIMEOUT
+    if durability.timeout >= limit:
         raise UsageError(
-            f"durability: timeout must be less than the client's socket_timeout, {limit:g} s, "
+            f"durability: timeout must be less than the client waits for an answer (its socket_timeout), {limit:g} s, "
             f"got {durability.timeout:g}"
         )
 

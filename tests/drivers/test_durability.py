@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 import pytest
+import redis
+import redis.asyncio
 
 from redis_counters import CounterError, Durability, Event, EventKind, Refused, Unavailable, UsageError
 from tests.faces.either import FACES, Either, client_of, closed, commandstats, reset_stats, truth
@@ -208,3 +210,21 @@ def test_bad_durability_is_named(any_server: RealServer, face: str, value: objec
     """What does not make sense is refused when the client is made."""
     with pytest.raises(error, match="durability"):
         Either.on(face, any_server, durability=value)
+
+
+@pytest.mark.parametrize("options", [{"socket_timeout": 2}, {"socket_timeout": None}, {}], ids=str)
+@pytest.mark.parametrize("face", FACES)
+def test_a_wait_that_the_client_would_cut_is_refused(
+    any_server: RealServer, face: str, options: dict[str, Any]
+) -> None:
+    """Whatever its time-out is by default: Redis must have answered before."""
+
+    async def main() -> None:
+        module: Any = redis if face == "blocking" else redis.asyncio
+        pool = module.ConnectionPool(host=any_server.host, port=any_server.port, **options)
+        client = module.Redis(connection_pool=pool)
+        with pytest.raises(UsageError, match="durability: timeout must be less than the client waits"):
+            Either(face, client, durability=Durability(replicas=1, timeout=10))
+        await closed(client)
+
+    asyncio.run(main())
