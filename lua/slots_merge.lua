@@ -65,12 +65,13 @@ local call, pcall = redis.call, redis.pcall
 local plus, minus = actor .. '+', actor .. '-'
 local reply = {'OK', seq}
 
--- Of a counter that has expired nothing is written: a late flush must not make it anew.
+-- Of a counter that has expired nothing is written: a late flush must not make it anew. One that is there, and is to
+-- expire later, has not: somebody has told a later time.
 local time = call('TIME')
 local now, expired = time[1], {}
 local now_ms = tonumber(now) * 1000 + math.floor(tonumber(time[2]) / 1000)
 for i, at in pairs(expiries) do
-  expired[i] = tonumber(at) <= now_ms or nil
+  expired[i] = tonumber(at) <= now_ms and call('PTTL', KEYS[i + 1]) <= 0 or nil
 end
 
 -- Known items are read before anything is written: a missing slot must refuse the whole flush, so that the recorded

@@ -136,6 +136,28 @@ def test_of_two_times_the_later_holds(any_server: RealServer, face: str) -> None
 
 
 @pytest.mark.parametrize("face", FACES)
+def test_who_knows_an_earlier_time_counts_until_the_later(any_server: RealServer, face: str) -> None:
+    """Nothing of it is lost, and all read the same."""
+
+    async def main() -> None:
+        async with Either.on(face, any_server) as one, Either.on(face, any_server) as two:
+            at = time.time() + 0.5
+            early = one.counter("x", expire_at=at)
+            early.incr(5)
+            await one.flush()
+            two.counter("x", expire_at=at + HOUR).incr(7)
+            await two.flush()
+            while time.time() < at + 0.1:
+                await asyncio.sleep(0.02)
+            early.incr(100)
+            await one.flush()
+            assert [await each.get("x", max_age=0) for each in (one, two)] == [112, 112]
+        assert truth(any_server, ["x"]) == {b"x": 112}
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("face", FACES)
 def test_a_moment_that_makes_no_sense_is_refused(any_server: RealServer, face: str) -> None:
     """At the call, by the name of the argument; nothing has changed."""
 

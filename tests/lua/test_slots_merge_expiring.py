@@ -82,6 +82,27 @@ def test_the_later_time_holds(bucket: Bucket, first: int | None, second: int, ho
     assert bucket.value(A) == 13
 
 
+@pytest.mark.parametrize("told", TOLD)
+def test_it_counts_as_long_as_somebody_else_said(bucket: Bucket, told: dict[str, Any]) -> None:
+    """Who knows an earlier time counts on in a counter that is there; its later time stays."""
+    one, two, now = bucket.actor(), bucket.actor(b"secondowner1234"), milliseconds(bucket)
+    bucket.merge(one, 1, fresh_plus=[(A, 1), (B, 1)], expiring={A: now + 60_000, B: now + 60_000})
+    on_b: dict[str, Any] = {section: [(B, *items[0][1:])] for section, items in told.items()}
+    assert bucket.merge(two, 1, **told, expiring={A: now}) == ("OK", 1)
+    assert bucket.merge(two, 2, 1, **on_b) == ("OK", 2)
+    assert bucket.value(A) == bucket.value(B)
+    assert set(bucket.fields(A)) == set(bucket.fields(B)) != {b"d"}
+    assert 50_000 < left(bucket, A) <= 60_000
+
+
+def test_a_known_slot_counts_as_long_as_somebody_else_said(bucket: Bucket) -> None:
+    one, two, now = bucket.actor(), bucket.actor(b"secondowner1234"), milliseconds(bucket)
+    bucket.merge(one, 1, fresh_plus=[(A, 5)], expiring={A: now + 1_000})
+    bucket.merge(two, 1, fresh_plus=[(A, 7)], expiring={A: now + 60_000})
+    assert bucket.merge(one, 2, 1, known_plus=[(A, 105)], expiring={A: now - 1}) == ("OK", 2)
+    assert bucket.value(A) == 112
+
+
 @pytest.mark.parametrize("section", ["fresh_plus", "known_plus", "floored_minus", "widened"])
 def test_a_key_of_another_type_keeps_its_time(bucket: Bucket, section: str) -> None:
     """It is not ours: it is refused, alone, and does not expire."""
