@@ -98,6 +98,9 @@ if missing then return missing end
 local issued = tonumber(call('HGET', registry, 'n')) + 1
 local dot, dot_used = call('HGET', registry, 'g') .. '.' .. string.format('%.0f', issued), 0
 
+-- Redis refuses for lack of memory only before a script's first write, and PEXPIREAT needs none.
+if next(expiries) then call('HSET', registry, actor, record) end
+
 -- A key that is there is to expire then, or when it does already if that is later; one that is not is told once it is
 -- made. (It is told now too, in vain: a user who may not must learn that before the first write.)
 for i, at in pairs(expiries) do

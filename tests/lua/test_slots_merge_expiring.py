@@ -103,6 +103,21 @@ def test_a_known_slot_counts_as_long_as_somebody_else_said(bucket: Bucket) -> No
     assert bucket.value(A) == 112
 
 
+@pytest.mark.parametrize("told", TOLD)
+def test_a_full_server_refuses_it(bucket: Bucket, told: dict[str, Any]) -> None:
+    """As it does without a time: what is told needs memory, though setting a time needs none."""
+    actor, now = bucket.actor(), milliseconds(bucket)
+    bucket.ask("CONFIG", "SET", "maxmemory", "1")
+    try:
+        for expiring in (None, {A: now + 60_000}):
+            with pytest.raises(Exception, match=r"OOM|maxmemory"):
+                bucket.merge(actor, 1, **told, expiring=expiring)
+    finally:
+        bucket.ask("CONFIG", "SET", "maxmemory", "0")
+    assert bucket.shards() == {}
+    assert bucket.record(actor)[1] == b"0"
+
+
 @pytest.mark.parametrize("section", ["fresh_plus", "known_plus", "floored_minus", "widened"])
 def test_a_key_of_another_type_keeps_its_time(bucket: Bucket, section: str) -> None:
     """It is not ours: it is refused, alone, and does not expire."""
