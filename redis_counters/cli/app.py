@@ -56,7 +56,7 @@ _add(demo)
 def show_version(wanted: bool) -> None:
     """Print the version and end."""
     if wanted:
-        print(f"{PROGRAM} {redis_counters.__version__}")
+        output.print_lines([f"{PROGRAM} {redis_counters.__version__}".encode()])
         raise typer.Exit
 
 
@@ -87,13 +87,18 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code. A failure is one line on standard error, never a traceback."""
     # What the library logs is told by the error in the end; on the terminal it would stand beside it.
     logging.getLogger("redis_counters").addHandler(logging.NullHandler())
+    output.open_closed_streams()
     try:
         code = app(args=list(arguments), prog_name=PROGRAM, standalone_mode=False)
-        sys.stdout.flush()
+        with output.standard_output():
+            sys.stdout.flush()
         return code if isinstance(code, int) else OK
-    except BrokenPipeError:
-        _forget_stdout()
+    except BrokenPipeError:  # the reader of the pipe is gone, and that is no error
+        output.forget_standard_output()
         return FAILED
+    except output.NotWrittenError as error:
+        output.forget_standard_output()
+        return _failed(error, FAILED)
     except (UsageError, typer.BadParameter) as error:
         return _failed(error, USAGE)
     except (redis.ConnectionError, redis.TimeoutError) as error:  # of a client that doctor or bench uses itself
@@ -114,12 +119,3 @@ def _failed(error: Exception, code: int) -> int:
     text = error.format_message() if hasattr(error, "format_message") else str(error)
     output.complain(" ".join(text.split()) or type(error).__name__)
     return code
-
-
-def _forget_stdout() -> None:
-    """Let the interpreter's last flush go nowhere: the reader of the pipe is gone and that is no error."""
-    import os
-
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, sys.stdout.fileno())
-    os.close(null)

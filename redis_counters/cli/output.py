@@ -5,7 +5,41 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+
+class NotWrittenError(Exception):
+    """What was to be printed is not on standard output, or not all of it."""
+
+
+def open_closed_streams() -> None:
+    """There are a standard output and a standard error, also if the caller has closed them.
+
+    What is written to such an output fails then, as it does for other programs; what is said on such an error is lost.
+    """
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w")
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+
+
+def forget_standard_output() -> None:
+    """What is not written yet goes nowhere; else the interpreter would try once more at its end, and complain."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
+
+
+@contextmanager
+def standard_output() -> Iterator[None]:
+    """For writing there. Raises: NotWrittenError; BrokenPipeError, if the reader has gone away."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise NotWrittenError(f"cannot write to standard output: {error.strerror or error}") from error
 
 
 def to_bytes(argument: str) -> bytes:
@@ -26,15 +60,17 @@ def printable(name: bytes) -> str:
 
 def print_json(value: Mapping[str, object]) -> None:
     """One line on standard output."""
-    sys.stdout.write(json.dumps(value) + "\n")
-    sys.stdout.flush()
+    with standard_output():
+        sys.stdout.write(json.dumps(value) + "\n")
+        sys.stdout.flush()
 
 
 def print_lines(lines: Iterable[bytes]) -> None:
     """Lines of raw bytes on standard output: a name is written as it is."""
-    sys.stdout.flush()
-    sys.stdout.buffer.writelines(line + b"\n" for line in lines)
-    sys.stdout.buffer.flush()
+    with standard_output():
+        sys.stdout.flush()
+        sys.stdout.buffer.writelines(line + b"\n" for line in lines)
+        sys.stdout.buffer.flush()
 
 
 def print_table(
@@ -62,7 +98,8 @@ def print_table(
         table.add_column(column, justify="right" if column in numbers else "left", overflow="fold", no_wrap=whole)
     for row in rows:
         table.add_row(*map(Text, row))
-    Console().print(table)
+    with standard_output():
+        Console().print(table)
 
 
 def complain(message: str) -> None:

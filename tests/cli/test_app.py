@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from typing import Any
@@ -12,7 +13,7 @@ import typer
 import redis_counters
 from redis_counters import Counters
 from redis_counters.cli.app import app
-from tests.cli.commands import COMMAND, TIMEOUT, environment, run
+from tests.cli.commands import COMMAND, TIMEOUT, environment, run, values
 from tests.servers import RealServer, free_port
 
 COMMANDS = ["count", "get", "incr", "inspect", "doctor", "demo", "bench"]
@@ -162,3 +163,61 @@ def test_reader_goes_away(any_server: RealServer) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         process.wait(TIMEOUT)
+
+
+PRINTING = [
+    ["get", "a"],
+    ["get", "a", "--json"],
+    ["incr", "a"],
+    ["inspect", "a"],
+    ["actors"],
+    ["doctor"],
+    ["--version"],
+]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+@pytest.mark.parametrize("arguments", [*PRINTING, ["count", "--json"]], ids=" ".join)
+def test_nothing_can_be_written(any_server: RealServer, arguments: list[str]) -> None:
+    """What is printed cannot be written, as on a full disk: one line that says so, exit code 1, and no traceback."""
+    with open("/dev/full", "wb") as full:
+        result = subprocess.run(
+            [*COMMAND, *arguments],
+            input=b"",
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=TIMEOUT,
+            env=environment(any_server),
+        )
+    assert result.stderr == b"redis-counters: cannot write to standard output: No space left on device\n"
+    assert result.returncode == 1
+
+
+@pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)
+def test_standard_output_is_closed(any_server: RealServer, arguments: list[str]) -> None:
+    """Without a standard output, what would be printed there is missed: one line that says so, and exit code 1."""
+    result = _without(any_server, ">&-", *arguments)
+    assert result.stderr == b"redis-counters: cannot write to standard output: Bad file descriptor\n"
+    assert (result.returncode, result.stdout) == (1, b"")
+
+
+def test_standard_output_is_closed_and_not_needed(any_server: RealServer) -> None:
+    """A command that prints nothing does its work without a standard output."""
+    result = _without(any_server, ">&-", "count", stdin=b"a\nb\na\n")
+    assert (result.returncode, result.stdout, result.stderr) == (0, b"", b"")
+    assert values(any_server, [b"a", b"b"]) == {b"a": 2, b"b": 1}
+
+
+@pytest.mark.parametrize("arguments", [["get"], ["get", "a"], ["count"], ["fold"], ["doctor"]], ids=" ".join)
+def test_standard_error_is_closed(any_server: RealServer, arguments: list[str]) -> None:
+    """Without a standard error a command says there what it has to say to nobody, and nothing of it elsewhere."""
+    result = _without(any_server, "2>&-", *arguments)
+    assert (result.returncode, result.stdout) == (2 if arguments == ["get"] else 0, run(any_server, *arguments).stdout)
+
+
+def _without(
+    server: RealServer, closed: str, *arguments: str, stdin: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a command in a shell that closes one of its standard streams."""
+    script = ["sh", "-c", f'"$@" {closed}', "sh", *COMMAND, *arguments]
+    return subprocess.run(script, input=stdin, capture_output=True, timeout=TIMEOUT, env=environment(server))
