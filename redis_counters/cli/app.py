@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Callable, Sequence
 from inspect import cleandoc
@@ -21,7 +22,7 @@ from redis_counters.cli.inspection import inspect
 from redis_counters.cli.keeping import actors, fold
 from redis_counters.cli.values import get, incr
 from redis_counters.drivers.redis_py.errors import translate
-from redis_counters.errors import CounterError, UsageError
+from redis_counters.errors import CounterError, Unavailable, UsageError
 
 PROGRAM = "redis-counters"
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -99,10 +100,13 @@ def run(arguments: Sequence[str]) -> int:
     except output.NotWrittenError as error:
         output.forget_standard_output()
         return _failed(error, FAILED)
-    except (UsageError, typer.BadParameter) as error:
+    except UsageError as error:
         return _failed(error, USAGE)
     except (redis.ConnectionError, redis.TimeoutError) as error:  # of a client that doctor or bench uses itself
         return _failed(translate(error) or error, FAILED)
+    except Unavailable as error:
+        said = options.URL_VARIABLE in os.environ or any(argument.startswith("--url") for argument in arguments)
+        return _failed(error, FAILED, "" if said else f"--url or {options.URL_VARIABLE} says where it is")
     except (CounterError, redis.RedisError, OSError) as error:
         return _failed(error, FAILED)
     except (KeyboardInterrupt, typer.Abort):
@@ -111,11 +115,13 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
-        return _failed(error, USAGE)
+        context = getattr(error, "ctx", None)
+        return _failed(error, USAGE, f"{context.command_path if context else PROGRAM} --help tells more")
 
 
-def _failed(error: Exception, code: int) -> int:
+def _failed(error: Exception, code: int, hint: str = "") -> int:
     # The errors of the command-line parser, whose class typer does not export, tell their message by a method.
     text = error.format_message() if hasattr(error, "format_message") else str(error)
-    output.complain(" ".join(text.split()) or type(error).__name__)
+    text = " ".join(text.split()) or type(error).__name__
+    output.complain(f"{text.rstrip('.')}; {hint}" if hint else text)
     return code

@@ -55,6 +55,33 @@ def test_wrong_usage_is_one_line_and_exit_code_2(arguments: list[str]) -> None:
     assert result.stderr.count(b"\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["get"], "Missing argument 'NAME'; redis-counters get --help tells more"),
+        (["nonsense"], "No such command 'nonsense'; redis-counters --help tells more"),
+        (["count", "--nonsense"], "No such option: --nonsense; redis-counters count --help tells more"),
+    ],
+)
+def test_wrong_usage_names_the_help(arguments: list[str], line: str) -> None:
+    """What the parser does not understand is told with the command that explains it."""
+    assert run(None, *arguments).stderr.decode() == f"redis-counters: {line}\n"
+
+
+@pytest.mark.parametrize("said", ["nothing", "--url", "variable"])
+def test_nobody_has_said_where_redis_is(said: str) -> None:
+    """Where nothing answers at the default address, and only there, it is told how to name another."""
+    away = f"redis://localhost:{free_port()}"
+    code = f"import redis_counters.drivers.urls as u; u.DEFAULT_URL = '{away}'; from redis_counters.cli import main; main()"
+    more = {"REDIS_COUNTERS_URL": away} if said == "variable" else {}
+    command = [sys.executable, "-c", code, "get", "a", *(["--url", away] if said == "--url" else [])]
+    result = subprocess.run(command, capture_output=True, timeout=TIMEOUT, env=environment(None, **more))
+    assert (result.returncode, result.stdout) == (1, b"")
+    assert result.stderr.startswith(b"redis-counters: Redis is not reachable: ")
+    assert result.stderr.count(b"\n") == 1
+    assert (b"; --url or REDIS_COUNTERS_URL says where it is" in result.stderr) == (said == "nothing")
+
+
 def test_no_command_prints_the_help() -> None:
     """Without a command the help is printed, and it is wrong usage."""
     result = run(None)
