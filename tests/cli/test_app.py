@@ -25,6 +25,13 @@ def test_version() -> None:
     assert (result.returncode, result.stdout) == (0, f"redis-counters {redis_counters.__version__}\n".encode())
 
 
+def test_it_is_a_module() -> None:
+    """``python -m redis_counters`` is the command too."""
+    command = [sys.executable, "-m", "redis_counters", "--version"]
+    result = subprocess.run(command, capture_output=True, timeout=TIMEOUT, env=environment(None))
+    assert (result.returncode, result.stdout) == (0, f"redis-counters {redis_counters.__version__}\n".encode())
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_has_help(command: str) -> None:
     """The list of commands names each, and each has a help text with a URL to set where it takes one."""
@@ -72,7 +79,7 @@ def test_wrong_usage_names_the_help(arguments: list[str], line: str) -> None:
 def test_nobody_has_said_where_redis_is(said: str) -> None:
     """Where nothing answers at the default address, and only there, it is told how to name another."""
     away = f"redis://localhost:{free_port()}"
-    code = f"import redis_counters.drivers.urls as u; u.DEFAULT_URL = '{away}'; from redis_counters.cli import main; main()"
+    code = f"import redis_counters.drivers.urls as urls; urls.DEFAULT_URL = '{away}'; import redis_counters.__main__"
     more = {"REDIS_COUNTERS_URL": away} if said == "variable" else {}
     command = [sys.executable, "-c", code, "get", "a", *(["--url", away] if said == "--url" else [])]
     result = subprocess.run(command, capture_output=True, timeout=TIMEOUT, env=environment(None, **more))
