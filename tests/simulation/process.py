@@ -63,6 +63,8 @@ class Process:
         self.expires = self._expires()  # it knows when the counter expires that does
         self.journal = Journal(self) if options.journal else None
         self.orphan: Orphan | None = None  # what this process tells of one that was killed
+        self.of_a_closing_one = False  # which may have folded some of what it told
+        self.flushed, self.flushed_at = 0, world.now  # how much of what it told has arrived, and when the last of it
         self.dead = False
         self.frozen = False  # it does nothing until it is thawed (SIGSTOP, a suspended machine)
         self.closing = False
@@ -250,7 +252,11 @@ class Process:
         answer, self.answer = self.answer, None
         word = answer[0] if isinstance(answer, list) and answer else None
         if word not in (b"GONE", b"FOLDED", b"UNKNOWN"):
-            return steps.send(answer)
+            try:
+                return steps.send(answer)
+            finally:
+                if self.core.writer.flushed != self.flushed:
+                    self.flushed, self.flushed_at = self.core.writer.flushed, self.world.now
         ledger, before = self.world.ledger, self.core.writer.uncertain
         # A forgotten record may hide a fail-over as well.
         exactly = word == b"GONE" and "fail-over" not in self.world.plan.faults
@@ -273,6 +279,7 @@ class Process:
             self.core.succeeded()
         self._check_goals()
         self._check_events()
+        self._check_kept()
         if (self.closing or self.orphan is not None) and self.core.writer.closed:
             self.cut_short = bool(self.core.writer.refusals())
             if self.cut_short:
@@ -315,6 +322,14 @@ class Process:
         self.told += sum(event.kind is EventKind.UNCERTAIN for event in self.core.take_events())
         if self.told != self.core.writer.uncertain:
             raise Violation(f"{self.core.writer.uncertain} uncertainties, of which {self.told} were told")
+
+    def _check_kept(self) -> None:
+        """Who tells a journal is there for as long as a fail-over may take back what he told."""
+        if "other type" in self.world.plan.faults:  # what is refused has not arrived, and need not stay
+            return
+        ends = self.orphan is not None and not self.closing and self.core.writer.closed
+        if ends and self.flushed and self.world.now - self.flushed_at < WINDOW:
+            raise Violation(f"process {self.number} has told a journal and ends, before it is sure to stay told")
 
     def _check_goals(self) -> None:
         """What a flush() waited for is in Redis when it returns (unless something has taken it away since)."""

@@ -87,6 +87,7 @@ class World:
         teller = Process(self, killed.number, killed.options, None, self.streams)
         teller.journal, teller.issued = Journal(teller, killed.journal.stored), killed.issued
         teller.journal.recorded, teller.journal.has_failed = killed.journal.recorded, killed.journal.has_failed
+        teller.of_a_closing_one = killed.closing or killed.of_a_closing_one
         core = teller.core
         writer = revive(deepcopy(killed.journal.stored), core.settings, self.space, teller.mint, self.now)
         teller.orphan = Orphan(killed.journal.stored, "journal", writer)
@@ -263,7 +264,7 @@ class World:
             process.forgetful
             or "cleaned" in faults
             or "short memory" in faults
-            or ((process.closing or process.orphan is not None) and "fail-over" in faults)
+            or ((process.closing or process.of_a_closing_one) and "fail-over" in faults)
             or {"other type", "fail-over"} <= faults  # a flush without an answer, which something was refused of
         )
         if not known:
