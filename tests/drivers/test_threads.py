@@ -123,3 +123,25 @@ def test_flush_of_one_thread_is_not_held_up_by_another_that_counts(any_server: R
             over.set()
             thread.join(10)
     assert truth(any_server, ["x"]) == {b"x": counted}
+
+
+@pytest.mark.parametrize("reading", [False, True])
+def test_who_counts_nothing_has_no_threads(
+    any_server: RealServer, monkeypatch: pytest.MonkeyPatch, reading: bool
+) -> None:
+    """Nothing is started for a client that only reads, or does nothing: not even to flush and close it."""
+    started: list[threading.Thread] = []
+    start = threading.Thread.start
+
+    def seen(thread: threading.Thread) -> None:
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", seen)
+    with redis.Redis(port=any_server.port) as client, Counters(client) as counters:
+        if reading:
+            assert counters.get("x") == 0
+        counters.flush()
+        counters.stats()
+        counters._runner._deliver()  # as at exit
+    assert started == []

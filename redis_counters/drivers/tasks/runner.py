@@ -216,7 +216,7 @@ class TaskRunner(Reading):
         self.task = None
 
     async def _work_until(self, done: Callable[[], bool], deadline: float) -> None:
-        if self.task is None or self.task.done():
+        if not done() and (self.task is None or self.task.done()):
             self._start()
         rounds = self.rounds
         while not done() and not self.stopped:

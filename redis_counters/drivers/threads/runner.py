@@ -226,6 +226,9 @@ class ThreadRunner(Reading):
     def _work_until(self, done: Callable[[], bool], deadline: float) -> None:
         """Wait for the thread to get there; without a thread that makes progress, do it here."""
         self._be_closed_in_child()
+        with self.lock:
+            if done():  # for who has counted nothing no thread is started
+                return
         background, bell = self.background, Bell()
         if not background.start():
             self._work_here(done, deadline)
