@@ -16,25 +16,6 @@ from tests.faces.either import FACES, Either, truth
 from tests.servers import RealServer
 
 HOUR = 3600.0
-RECORDED = """
-import time
-from redis_counters.drivers.journal_file import JournalFile
-
-write, written = JournalFile.write, []
-
-def noted(self, changes):
-    write(self, changes)
-    written.extend(name for _kind, name, _amount in changes.early)
-
-JournalFile.write = noted
-
-def redis_counters_of(url):
-    module = redis_counters if face == "blocking" else redis_counters.asyncio
-    return module.Counters.from_url(url, journal=directory, journal_mode=mode, flush_interval=0.01)
-
-def recorded():
-    return b"ever" in written
-"""
 
 
 def shards_of(server: RealServer, name: str) -> dict[bytes, int]:
@@ -234,15 +215,14 @@ def test_a_journal_knows_it_too(any_server: RealServer, tmp_path: Path, face: st
         """
         import time
         # Where nobody answers, all stays in the journal.
-        counters = redis_counters_of("redis://127.0.0.1:1" if mode == "interval" else url)
+        counters = counters_of("redis://127.0.0.1:1" if mode == "interval" else url)
         counters.counter("long", expire_at=time.time() + 3600).incr(5)
         counters.counter("short", expire_at=time.time() + 0.5).incr(5)
         counters.incr("ever", 5)
-        while mode == "interval" and not recorded():
-            await asyncio.sleep(0.01)
+        if mode == "interval":
+            await recorded(counters)
         killed()
-        """,
-        before=RECORDED,
+        """
     )
     run(text, any_server.url, tmp_path, face, mode)
 

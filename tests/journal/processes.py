@@ -24,10 +24,10 @@ def killed():
     sys.stdout.flush()
     os.kill(os.getpid(), signal.SIGKILL)
 
-def counters_of(**options):
+def counters_of(address=None, **options):
     module = redis_counters if face == "blocking" else redis_counters.asyncio
     return module.Counters.from_url(
-        url, journal=directory, journal_mode=mode, **{"flush_interval": 0.01, **options}
+        address or url, journal=directory, journal_mode=mode, **{"flush_interval": 0.01, **options}
     )
 
 async def done(result):
