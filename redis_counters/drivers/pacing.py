@@ -49,7 +49,7 @@ def settle_flush(core: Core, reached: bool, limit: float, *, closed: bool) -> No
     if not reached and closed:
         raise unavailable(core, "the client was closed before all was applied", kept="not sent any more")
     if not reached:
-        raise unavailable(core, f"not all was applied within {limit:g} s")
+        raise unavailable(core, f"not all was applied within {round(limit, 2):g} s")
     refusals = core.writer.refusals()
     if refusals:
         first = refusals[0]
@@ -63,12 +63,12 @@ def settle_close(core: Core, limit: float, refusal: Refused | None) -> None:
     core.housekeeping.abandoned()  # what its janitor has done so far is told
     refusals = core.writer.refusals()
     if not core.writer.clean:
-        error = unavailable(core, f"closed before all was applied, after {limit:g} s", kept=_left(core))
+        error = unavailable(core, f"closed before all was applied, after {round(limit, 2):g} s", kept=_left(core))
         not_delivered(core, "when closed")
         raise refusal or error
     if not core.writer.durable:
         raise refusal or Unconfirmed(
-            f"closed before all was confirmed, after {limit:g} s: {core.writer.shortfall or core.last_error}"
+            f"closed before all was confirmed, after {round(limit, 2):g} s: {core.writer.shortfall or core.last_error}"
         )
     for each in refusals:
         counter = None if each.counter is None else name_shown(each.counter)
