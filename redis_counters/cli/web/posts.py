@@ -23,31 +23,31 @@ class Post:
 
     @property
     def initials(self) -> str:
-        """The first letters of the author's first two names."""
+        """The first letters of the first two words of who wrote it."""
         return "".join(word[0] for word in self.author.split()[:2] if word[0].isalpha()).upper()
 
 
 _TEXTS = (
-    ("Mara Lindqvist", "The harbour before six", "Nobody but the gulls, and they were not talking to me."),
-    ("Tomasz Wrona", "I finally fixed the gate", "It took eleven years and four minutes."),
-    ("Ines Duarte", "Bread, attempt nineteen", "Now it is round, brown, and makes the right sound when you knock."),
-    ("Kofi Mensah", "Night train to the coast", "Fell asleep in the rain, woke up beside the sea."),
-    ("Yuki Tanabe", "A heron stood on my desk", "The window was open. We looked at each other for a while."),
-    ("Sam <sam@example.org>", "<script>alert('hi')</script> & other names", "A title is text, whatever stands in it."),
-    ("Leila Haddad", "Apricots, all at once", "Forty jars. The neighbours have stopped opening the door."),
-    ("Henrik Dahl", "Two minutes of northern light", "Green first, then a colour that I have no word for."),
-    ("Priya Raman", "The slowest clock in town", "It is right once a day, and everybody waits for it."),
-    ("Owen Pritchard", "We counted the sheep", "Three of us, three results. So we counted again."),
-    ("Chiara Fontana", "A map drawn from memory", "The river is wrong. My grandmother's house is not."),
-    ("Amadou Ba", "First rain of the year", "The whole street came out to stand in it."),
-    ("Nora Vance", "The library cat has a card", "Borrowed so far: one mouse, returned late."),
-    ("Mateo Rojas", "Up the volcano, slowly", "Two steps forward, one step back, the whole way in ash."),
-    ("Freya Olsen", "My tomatoes have an audience", "Every morning at eight, the same two sparrows."),
-    ("Daniel Okafor", "The bridge is open again", "I crossed it four times, just because I could."),
-    ("Zofia Kaminska", "A letter from 1974", "It was behind the drawer. It was for me."),
-    ("Hugo Marchand", "Fog, and then the mountain", "We had already turned round when it appeared."),
-    ("Aiko Mori", "The smallest tea house", "Two seats. One of them belongs to the owner's dog."),
-    ("Ruth Adler", "Learning to whistle at sixty", "Quietly, in the garden, when the wind helps."),
+    ("Harbour Walks", "The harbour before six", "Nobody but the gulls, and they were not talking to me."),
+    ("Garden Gate", "I finally fixed the gate", "It took eleven years and four minutes."),
+    ("Slow Bread", "Bread, attempt nineteen", "Now it is round, brown, and makes the right sound when you knock."),
+    ("Night Trains", "Night train to the coast", "Fell asleep in the rain, woke up beside the sea."),
+    ("Marsh Birds", "A heron stood on my desk", "The window was open. We looked at each other for a while."),
+    ("Angle <b>Brackets</b>", "<script>alert('hi')</script> & other names", "A title is text, whatever stands in it."),
+    ("Jam Season", "Apricots, all at once", "Forty jars. The neighbours have stopped opening the door."),
+    ("Polar Sky", "Two minutes of northern light", "Green first, then a colour that I have no word for."),
+    ("Town Clock", "The slowest clock in town", "It is right once a day, and everybody waits for it."),
+    ("Hill Farm", "We counted the sheep", "Three of us, three results. So we counted again."),
+    ("Paper Maps", "A map drawn from memory", "The river is wrong. My grandmother's house is not."),
+    ("Rain Diary", "First rain of the year", "The whole street came out to stand in it."),
+    ("Reading Room", "The library cat has a card", "Borrowed so far: one mouse, returned late."),
+    ("Volcano Path", "Up the volcano, slowly", "Two steps forward, one step back, the whole way in ash."),
+    ("Kitchen Garden", "My tomatoes have an audience", "Every morning at eight, the same two sparrows."),
+    ("River Bridge", "The bridge is open again", "I crossed it four times, just because I could."),
+    ("Old Letters", "A letter from 1974", "It was behind the drawer. It was for me."),
+    ("Fog Line", "Fog, and then the mountain", "We had already turned round when it appeared."),
+    ("Tea House", "The smallest tea house", "Two seats. One of them belongs to the owner's dog."),
+    ("Late Lessons", "Learning to whistle at sixty", "Quietly, in the garden, when the wind helps."),
 )
 
 POSTS = tuple(Post(number, *texts) for number, texts in enumerate(_TEXTS, 1))
