@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import traceback
 
 import pytest
 import redis
@@ -48,6 +49,14 @@ def test_what_is_logged_while_redis_is_away(caplog: pytest.LogCaptureFixture) ->
     assert len(lines) > 1
     assert [line for line in lines if ".;" in line] == []
     assert "after 0.12 s" in str(raised.value)
+
+
+def test_a_traceback_tells_it_once() -> None:
+    """Reading asks twice where Redis is away; what Python shows of that is the second attempt alone."""
+    with Counters.from_url(f"redis://127.0.0.1:{free_port()}") as counters, pytest.raises(Unavailable) as raised:
+        counters.get("a")
+    shown = "".join(traceback.format_exception(raised.value))
+    assert shown.count("redis.exceptions.ConnectionError: ") == 1
 
 
 @pytest.mark.parametrize("protocol", [2, 3])

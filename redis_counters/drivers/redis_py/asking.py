@@ -37,7 +37,8 @@ def ask(client: Client, commands: Sequence[Command]) -> list[object]:
         try:
             return _ask_at_once(client.connection_pool, commands)
         except exceptions.ConnectionError:
-            return [_ask_one(client, command) for command in commands]
+            pass  # a traceback of what follows need not tell of it
+        return [_ask_one(client, command) for command in commands]
     except (exceptions.RedisError, OSError) as error:
         raise translate(error) or error from error
 
