@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from redis_counters import Counters
+from redis_counters import Counters, Stats
 from redis_counters.cli import output
 from redis_counters.cli.progress import REFRESH, Show, Tally, show_nothing
 from redis_counters.cli.stopping import Stop
@@ -25,6 +25,25 @@ _STEP = 1.0
 _CLOSE = 30.0
 
 
+class _Silence:
+    """Says once that nothing arrives while reading goes on: of an endless input nobody would learn it else."""
+
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
+        self._flushed, self._since, self._told = 0, time.monotonic(), False
+
+    def watch(self, stats: Stats) -> None:
+        if stats.flushed != self._flushed or not stats.pending:
+            self._flushed, self._since, self._told = stats.flushed, time.monotonic(), False
+        elif not self._told and time.monotonic() - self._since > self._limit:
+            self._told = True
+            reason = stats.last_error or "it takes too long"
+            output.complain(
+                f"nothing has reached Redis for {self._limit:g} s: {reason}; reading goes on,"
+                " and what is counted is sent again"
+            )
+
+
 class Delivery:
     """Counts blocks of names. ``timeout``: seconds that it waits for a Redis that is away; ``show`` is the bar."""
 
@@ -36,6 +55,7 @@ class Delivery:
         self._stop = stop
         self._timeout = timeout
         self._flushed_before = 0
+        self._silence = _Silence(max(timeout, _STEP))
         self._counters = self._new_counters()
 
     def __enter__(self) -> Delivery:
@@ -58,6 +78,7 @@ class Delivery:
         """
         if not self._make_room(len(names)):
             return False
+        self._silence.watch(self._counters.stats())
         incr = self._counters.incr
         for name, times in names.items():
             incr(prefix + name, times)

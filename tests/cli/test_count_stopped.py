@@ -13,6 +13,7 @@ import time
 
 import pytest
 
+from redis_counters.testing import LossyLink
 from tests.cli.commands import TIMEOUT, start, values
 from tests.servers import RealServer
 from tests.waiting import until
@@ -224,3 +225,30 @@ def test_a_signal_while_it_waits_for_the_server(private_server: RealServer) -> N
     assert process.wait(TIMEOUT) == 130
     _, err = process.communicate()
     assert err == b"redis-counters: interrupted; counted and flushed 0 lines (0 bytes) of standard input\n"
+
+
+def test_server_goes_away_while_input_comes(any_server: RealServer) -> None:
+    """Reading goes on, for the names are few; once for each time that Redis is away it is said that nothing arrives."""
+    with LossyLink(any_server.url) as link:
+        process = start(any_server, "count", "--timeout", "1", "--url", link.url)
+        said = process.stderr
+        assert said is not None
+        for away in range(2):
+            feed(process, b"a\n")
+            await_count(any_server, 2 * away + 1)
+            link.stop()
+            feed(process, b"a\n")
+            until(lambda: any(select.select([said], [], [], 0)), "it is said")
+            line = said.readline()
+            assert line.startswith(b"redis-counters: nothing has reached Redis for 1 s: Redis is not reachable: ")
+            assert line.endswith(b"; reading goes on, and what is counted is sent again\n")
+            link.start()
+            await_count(any_server, 2 * away + 2)
+        assert process.stdin is not None
+        process.stdin.close()
+        assert said.read() == b""
+        assert process.wait(TIMEOUT) == 0
+
+
+def await_count(server: RealServer, times: int) -> None:
+    until(lambda: values(server, [b"a"]) == {b"a": times}, "it arrives in Redis")
