@@ -55,7 +55,8 @@ clean: ## remove .venv, dist and the caches
 # What is installed so far, one file a target; made again when the dependencies change.
 
 $(VENV)/python:
-	@test -n "$(PYTHON)" || { echo "Python 3.10 or later is needed: make PYTHON=/path/to/python3"; exit 1; }
+	@test -n "$(PYTHON)" && $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || \
+		{ echo "Python 3.10 or later is needed: make PYTHON=/path/to/python3"; exit 1; }
 	@echo "$(VENV): $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(PIP) --upgrade 'pip>=25.1'  # the first that knows --group
