@@ -14,6 +14,7 @@ from redis.asyncio.retry import Retry as AsyncioRetry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+import redis_counters.asyncio
 from redis_counters import UsageError
 from redis_counters.testing import LossyLink
 from tests.faces.either import FACES, Either, client_of, closed, count, tally, truth, workload
@@ -306,3 +307,10 @@ def test_a_unix_socket(any_kind: Kind, tmp_path: Path, face: str) -> None:
     finally:
         server.stop()
         Path(path).unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("face", [redis_counters.Counters, redis_counters.asyncio.Counters])
+def test_a_url_is_no_client(face: Callable[[Any], object]) -> None:
+    """Who hands over a URL learns which method takes one, and the URL, which may have a password, is not shown."""
+    with pytest.raises(UsageError, match=r"not str; from_url takes a URL$"):
+        face("redis://:sesame@localhost")

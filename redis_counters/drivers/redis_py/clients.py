@@ -48,7 +48,9 @@ def pool_of(client: object) -> Pool:
     """Return the client's pool. Raises UsageError for what is not a client of one Redis server."""
     pool = getattr(client, "connection_pool", None)
     if pool is None or not hasattr(client, "execute_command") or hasattr(client, "command_stack"):  # a pipeline has one
-        raise UsageError(f"client must be a redis-py client of one server (or Sentinel), not {type(client).__name__}")
+        hint = "; from_url takes a URL" if isinstance(client, str) else ""
+        kind = type(client).__name__
+        raise UsageError(f"client must be a redis-py client of one server (or Sentinel), not {kind}{hint}")
     return cast(Pool, pool)
 
 
