@@ -23,6 +23,7 @@ from redis_counters.contrib.django import counters, idempotency_key
 from redis_counters.contrib.django.cache import CounterCache
 from redis_counters.testing import LossyLink
 from tests.servers import RealServer
+from tests.waiting import until
 
 ERRORS: dict[str, Exception] = {
     "unavailable": Unavailable("x"),
@@ -236,6 +237,21 @@ class TestTags:
             assert rendered(shown) == "3,,?,None"
             link.start()
         assert "last known" in caplog.text
+
+    def test_the_log_is_not_flooded_while_redis_is_away(
+        self, any_server: RealServer, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Each time that Redis goes away, there is a warning for each tag, however many pages are shown."""
+        shown = '{% counter "a" max_age=0 %},{% liked "a" 1 %}'
+        with LossyLink(any_server.url) as link, override_settings(REDIS_COUNTERS={"URL": link.url}):
+            for _ in range(2):
+                until(lambda: rendered(shown) == "0,False", "Redis answers")
+                caplog.clear()
+                link.stop()
+                assert [rendered(shown) for _ in range(5)] == ["0,None"] * 5
+                warnings = [record.getMessage() for record in caplog.records if "template" in record.getMessage()]
+                assert len(warnings) == 2, warnings
+                link.start()
 
 
 class TestAnswers:
