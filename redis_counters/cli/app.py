@@ -102,11 +102,11 @@ def run(arguments: Sequence[str]) -> int:
         return _failed(error, FAILED)
     except UsageError as error:
         return _failed(error, USAGE)
-    except (redis.ConnectionError, redis.TimeoutError) as error:  # of a client that doctor or bench uses itself
-        return _failed(translate(error) or error, FAILED)
-    except Unavailable as error:
+    except (redis.ConnectionError, redis.TimeoutError, Unavailable) as error:
+        known = translate(error) or error  # doctor and bench use a client of redis-py themselves
         said = options.URL_VARIABLE in os.environ or any(argument.startswith("--url") for argument in arguments)
-        return _failed(error, FAILED, "" if said else f"--url or {options.URL_VARIABLE} says where it is")
+        lost = "not reachable" in str(known) and not said
+        return _failed(known, FAILED, f"--url or {options.URL_VARIABLE} says where it is" if lost else "")
     except (CounterError, redis.RedisError, OSError) as error:
         return _failed(error, FAILED)
     except (KeyboardInterrupt, typer.Abort):

@@ -75,13 +75,14 @@ def test_wrong_usage_names_the_help(arguments: list[str], line: str) -> None:
     assert run(None, *arguments).stderr.decode() == f"redis-counters: {line}\n"
 
 
+@pytest.mark.parametrize("asked", [["get", "a"], ["doctor"]], ids=" ".join)
 @pytest.mark.parametrize("said", ["nothing", "--url", "variable"])
-def test_nobody_has_said_where_redis_is(said: str) -> None:
+def test_nobody_has_said_where_redis_is(said: str, asked: list[str]) -> None:
     """Where nothing answers at the default address, and only there, it is told how to name another."""
     away = f"redis://localhost:{free_port()}"
     code = f"import redis_counters.drivers.urls as urls; urls.DEFAULT_URL = '{away}'; import redis_counters.__main__"
     more = {"REDIS_COUNTERS_URL": away} if said == "variable" else {}
-    command = [sys.executable, "-c", code, "get", "a", *(["--url", away] if said == "--url" else [])]
+    command = [sys.executable, "-c", code, *asked, *(["--url", away] if said == "--url" else [])]
     result = subprocess.run(command, capture_output=True, timeout=TIMEOUT, env=environment(None, **more))
     assert (result.returncode, result.stdout) == (1, b"")
     assert result.stderr.startswith(b"redis-counters: Redis is not reachable: ")
