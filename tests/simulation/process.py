@@ -325,7 +325,10 @@ class Process:
 
     def _check_kept(self) -> None:
         """Who tells a journal is there for as long as a fail-over may take back what he told."""
-        if "other type" in self.world.plan.faults:  # what is refused has not arrived, and need not stay
+        faults = self.world.plan.faults
+        if "fail-over" not in faults:  # then janitors do not wait either: what is told may be folded at once
+            return
+        if "other type" in faults:  # what is refused has not arrived, and need not stay
             return
         ends = self.orphan is not None and not self.closing and self.core.writer.closed
         if ends and self.flushed and self.world.now - self.flushed_at < WINDOW:
