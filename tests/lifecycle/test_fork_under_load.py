@@ -24,7 +24,7 @@ from tests.lifecycle.children import FORKS, ended_well, forked, program
 from tests.servers import RealServer
 
 pytestmark = FORKS
-ALARM = 5  # seconds until a child that hangs is killed
+ALARM = 30  # seconds until a child that hangs is killed
 
 
 @contextmanager
