@@ -71,7 +71,7 @@ def common(
     region: Annotated[str | None, typer.Option("--region", hidden=True)] = None,
     as_json: Annotated[bool, typer.Option("--json", hidden=True)] = False,
     _version: Annotated[
-        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", metavar="", callback=show_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     given = {"url": url, "namespace": namespace, "region": region, "as_json": as_json or None}

@@ -66,7 +66,10 @@ def demo(
         typer.Option("--seconds", min=1, max=_LONGEST, callback=options.a_number, help="How long the workers count."),
     ] = 10.0,
     web: Annotated[
-        bool, typer.Option("--web", help="A page to like posts on, in a browser, until Ctrl-C.", show_default=False)
+        bool,
+        typer.Option(
+            "--web", metavar="", help="A page to like posts on, in a browser, until Ctrl-C.", show_default=False
+        ),
     ] = False,
     host: Annotated[
         str,

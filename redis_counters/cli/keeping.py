@@ -90,7 +90,9 @@ def fold(
         float,
         typer.Option(metavar="SECONDS", min=0, callback=options.a_number, help="Forget who is folded so long."),
     ] = 86400.0,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing, only tell what would be done.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", metavar="", help="Change nothing, only tell what would be done.")
+    ] = False,
 ) -> None:
     """Close, fold and forget actors that fell silent, in all counters, at once. No value changes by it.
 

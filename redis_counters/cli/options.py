@@ -61,4 +61,5 @@ Timeout = Annotated[
         help="How long to wait for a Redis that is away, also at the start, where else it is not waited for.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+# metavar="": new versions of typer show <bool> else, as if a flag took a value.
+Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object on standard output.")]

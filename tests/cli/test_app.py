@@ -39,6 +39,7 @@ def test_each_command_has_help(command: str) -> None:
     result = run(None, command, "--help")
     assert result.returncode == 0
     assert b"Usage: redis-counters " + command.encode() in result.stdout
+    assert b"<bool>" not in result.stdout.rpartition(b"--help")[0]  # new typers show that where no metavar is given
 
 
 @pytest.mark.parametrize(
