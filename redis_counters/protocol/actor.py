@@ -284,6 +284,20 @@ class Actor:
         )
         return (plus, minus, dict(self.tables[Kind.SHARDS].total)), exact
 
+    def leave_refused(self, rest: Totals) -> None:
+        """Of what Redis has refused, nothing is left over that it had before: it may have that again.
+
+        A fail-over may have taken back that something else was put in the counter's place.
+        """
+        chunks = self.sent.values()
+        for kind, key in set[tuple[Kind, bytes]]().union(*(chunk.refused for chunk in chunks)):
+            total, amount = self.tables[kind].total.get(key, 0), rest[kind].get(key, 0)
+            if amount and kind is not Kind.SHARDS:
+                had = max(chunk.applied(kind).get(key, 0) for chunk in chunks)
+                rest[kind][key] = min(amount, total - had)
+                if total == had:
+                    del rest[kind][key]
+
     def applied_as_of(self, seq: int) -> tuple[Applied, bool]:
         """Return the totals that Redis held when it had recorded ``seq``, and whether that is exact."""
         refused = frozenset((table.kind, key) for table in self.tables for key in table.refused)

@@ -269,12 +269,15 @@ class Writer(Outstanding):
         # GONE, nobody can tell: never over-count, so what is unknown counts as applied.
         seq = reply.number(0) if not gone else actor.base if actor.unknown is None else actor.seq
         rest, exact = actor.leftover(seq)
+        unproved = gone and actor.last_proved < actor.last_acknowledged + self.settings.reassert_window
+        if unproved:
+            actor.leave_refused(rest)
         if gone and actor.unsure and (rest[0] or rest[1]):
             self._doubt(actor, "its record was cleaned up, and its journal may be older than its last flush")
             rest = ({}, {}, rest[2])
         elif gone and actor.unknown is not None and len(actor.unknown):
             self._doubt(actor, "its record was cleaned up, and its last flush had no answer")
-        elif gone and actor.last_proved < actor.last_acknowledged + self.settings.reassert_window:
+        elif unproved:
             self._doubt(actor, "its record was cleaned up, and a fail-over may have taken back its last flushes")
         elif not exact:
             self._doubt(actor, "it was folded as of a flush that is no longer remembered, or had no answer of its own")
