@@ -57,11 +57,15 @@ class CountersPlugin(InitPlugin):
     @asynccontextmanager
     async def _lifespan(self, app: Litestar) -> AsyncIterator[None]:
         counters = Counters.from_url(url_or_default(self._url), **self._options)
+        around = app.state.get("redis_counters")
         app.state.redis_counters = counters
         try:
             yield
         finally:
-            del app.state.redis_counters
+            if around is None:
+                del app.state.redis_counters
+            else:
+                app.state.redis_counters = around
             await close_asyncio(counters, self._close_timeout)
 
 

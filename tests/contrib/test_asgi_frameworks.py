@@ -141,6 +141,22 @@ def test_two_in_one_application() -> None:
     asyncio.run(main())
 
 
+def test_two_in_one_application_of_litestar(any_server: RealServer) -> None:
+    async def main() -> None:
+        app = Litestar(plugins=[CountersPlugin()])
+        async with app.lifespan():
+            outer = app.state.redis_counters
+            async with app.lifespan():
+                app.state.redis_counters.incr("x")
+                assert app.state.redis_counters is not outer
+            assert app.state.redis_counters is outer
+            outer.incr("x")
+        assert "redis_counters" not in app.state
+
+    asyncio.run(main())
+    assert truth(any_server, ["x"]) == {b"x": 2}
+
+
 def test_options_and_url() -> None:
     app = fast(url="memory://fastapi", namespace="shop")
     with TestClient(app) as client, client.websocket_connect("/socket") as socket:
