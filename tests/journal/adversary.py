@@ -26,7 +26,7 @@ from redis_counters.protocol.writer import Request, Writer
 NAMES = (b"x", b"y", b"z")
 BUCKETS = 2
 WINDOW = 20.0  # seconds
-LATEST = 4 * WINDOW  # no command arrives later than that: see docs/design.md, "Limits"
+LATEST = 4 * WINDOW  # no command arrives later than that
 
 
 class Server:
