@@ -22,6 +22,7 @@ class Reading(Flusher):
     """What readers do."""
 
     async def ask(self, asks: Generator[list[Command], list[object], T]) -> T:
+        """Drive a generator of questions, with the client's own retries."""
         self._here()
         answers: Any = None
         while True:
@@ -54,6 +55,7 @@ class Reading(Flusher):
                 return await ask_asyncio(self.client, commands)
 
     async def read(self, names: Collection[bytes], max_age: float | None) -> dict[bytes, CounterValue]:
+        """Return values by name; from the cache where it is fresh enough, else from Redis in one round trip."""
         self._here()
         reads = self.core.reads
         failure: CounterError | None = None
