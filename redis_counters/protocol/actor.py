@@ -79,6 +79,7 @@ class Actor:
         self.blurred = False  # what Redis held as of `base` is not known exactly
         self.refused_now: list[bytes] = []  # by the last answer, and not before
         self.uncertain = False  # nobody can tell whether all of it is there
+        self.suspects: frozenset[tuple[Kind, bytes]] = frozenset()  # a journal does not tell what was refused
         self.unsure = False  # it comes from a journal that may be older than what was sent
         self.moved = 0  # how often amounts came here from another place
         self.successor: Actor | None = None
@@ -300,7 +301,7 @@ class Actor:
 
     def applied_as_of(self, seq: int) -> tuple[Applied, bool]:
         """Return the totals that Redis held when it had recorded ``seq``, and whether that is exact."""
-        refused = frozenset((table.kind, key) for table in self.tables for key in table.refused)
+        refused = self.suspects.union((table.kind, key) for table in self.tables for key in table.refused)
         held = (self._applied(Kind.PLUS), self._applied(Kind.MINUS))
         found = self.sent.applied_as_of(seq, self.base, held, refused)
         if found is None:  # all that was ever sent counts as applied

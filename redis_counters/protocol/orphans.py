@@ -127,6 +127,14 @@ def _actor(kept: StoredActor, actor: Actor, *, unsure: bool) -> Actor:
     for seq in sorted(kept.flushes):
         base, totals = kept.flushes[seq]
         actor.sent.remember(Chunk(seq, base, totals, None))
+    actor.suspects = frozenset(
+        (kind, key)
+        for seq, (_, totals) in kept.flushes.items()
+        if seq <= head.base and not head.healing
+        for kind in (Kind.PLUS, Kind.MINUS)
+        for key, total in totals[kind].items()
+        if total > actor.tables[kind].acknowledged.get(key, 0)
+    )
     latest = next(reversed(actor.sent), 0)
     if head.unanswered and latest > head.base:
         actor.unknown = actor.sent[latest]  # it carries all that had no answer
