@@ -80,7 +80,8 @@ class Actor:
         self.refused_now: list[bytes] = []  # by the last answer, and not before
         self.uncertain = False  # nobody can tell whether all of it is there
         self.suspects: frozenset[tuple[Kind, bytes]] = frozenset()  # a journal does not tell what was refused
-        self.unsure = False  # it comes from a journal that may be older than what was sent
+        self.unsure = False  # it comes from a journal that may be older than what was sent,
+        self.behind = False  # and is: what was applied by later flushes nobody knows
         self.moved = 0  # how often amounts came here from another place
         self.successor: Actor | None = None
 
@@ -217,6 +218,7 @@ class Actor:
         if reply.word == "OPEN":
             self.id, recorded = reply.text(0), reply.number(1)
             self.phase = Phase.ACTIVE
+            self.behind = self.behind or (self.unsure and recorded > self.seq)
             if recorded < self.base:  # an older state of us
                 self._lost(recorded)
 
@@ -269,7 +271,19 @@ class Actor:
             for kind in (Kind.PLUS, Kind.MINUS):
                 self.known_applied[kind].update(chunk.applied(kind))
             if self.clean:
+                self._keep_applied(self.known_applied)
                 self.known_applied, self.blurred = None, False
+
+    def _keep_applied(self, applied: Applied) -> None:
+        """Of what is not sent because its counter's number of shards is refused, what Redis has is acknowledged.
+
+        (What it refused itself is not there any more: something else is in its place.)
+        """
+        said_no = set[tuple[Kind, bytes]]().union(*(chunk.refused for chunk in self.sent.values()))
+        for table in self.tables[:2] if not self.blurred else ():
+            for key in table.refused:
+                if (table.kind, key) not in said_no and applied[table.kind].get(key):
+                    table.acknowledged[key] = applied[table.kind][key]
 
     # -- what moves on
 

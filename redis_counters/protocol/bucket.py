@@ -113,7 +113,7 @@ class Bucket:
             # Not before it is proved: a fail-over may take back that it was refused, and bring back what was applied.
             proved = actor.unknown is None and actor.last_proved >= actor.last_acknowledged + window
             for before, table in zip(actor.tables, self.tables, strict=True):
-                if before.refused and proved:
+                if before.refused and proved and not actor.healing:
                     _move_refused(before, table)
                     current.moved += 1
                     moved = True

@@ -272,8 +272,8 @@ class Writer(Outstanding):
         unproved = gone and actor.last_proved < actor.last_acknowledged + self.settings.reassert_window
         if unproved:
             actor.leave_refused(rest)
-        if gone and actor.unsure and (rest[0] or rest[1]):
-            self._doubt(actor, "its record was cleaned up, and its journal may be older than its last flush")
+        if actor.unsure and (gone or actor.behind) and (rest[0] or rest[1]):
+            self._doubt(actor, "it was folded or cleaned up, and its journal may be older than its last flush")
             rest = ({}, {}, rest[2])
         elif gone and actor.unknown is not None and len(actor.unknown):
             self._doubt(actor, "its record was cleaned up, and its last flush had no answer")

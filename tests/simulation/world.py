@@ -65,6 +65,7 @@ class World:
         # What Redis refused alone, by flush: see "Limits" for what a lost answer or a late copy may do then.
         self.refused: dict[Flush, set[Account]] = {}
         self.heard: set[Flush] = set()  # whose answers their owners have
+        self.put_back: list[tuple[float, Counter[Account]]] = []  # by late copies, and when
         self.fall_backs = 0  # times that the server's state went back
         self.fell_back_at = 0.0
         self.uncertain = 0
@@ -179,6 +180,9 @@ class World:
         if not count:
             return False
         state, widths = self.history[-1], self._widths()
+        for when, gained in self.put_back:  # its owner may have seen it there, and gone: see "Limits"
+            if when >= state.time:
+                self.ledger.lost.update(gained)
         self.database.restore(state.keys, state.expiries)
         going = {p.number for p in self.all if not p.dead and not p.closing and not p.forgetful}
         ended = {p.number for p in self.all} - going
@@ -243,8 +247,15 @@ class World:
 
     def deliver_late(self, which: int) -> None:
         late = self.late.pop(which % len(self.late))
-        if self.now - late.sent < LATEST and _flush(late.command) not in self.refused:
-            self.run(late.process, late.command)
+        flush = _flush(late.command)
+        if self.now - late.sent >= LATEST or flush in self.refused:
+            return
+        before = Counter(self.ledger.totals)
+        self.run(late.process, late.command)
+        if gained := self.ledger.totals - before:
+            self.put_back.append((self.now, gained))
+        for account in self.refused.get(flush, ()):  # its owner never hears of that: see "Limits"
+            self.ledger.lost[account] = self.ledger.issued[account]
 
     # -- what processes say
 
