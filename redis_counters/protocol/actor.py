@@ -199,9 +199,11 @@ class Actor:
             # With the record, its "folded" is lost: telling again what is folded already would count it twice.
             self.phase = Phase.DONE if self.folding else Phase.REOPEN
             self.uncertain = bool(self.folding)
-        elif reply.word in ("REGRESS", "OPEN"):
-            self._lost(reply.number(0) if reply.word == "REGRESS" else 0)
-            self.phase = Phase.ACTIVE if reply.word == "REGRESS" else Phase.REOPEN
+        elif reply.word == "REGRESS":
+            self._lost(reply.number(0))
+            self.phase = Phase.ACTIVE
+        elif reply.word == "OPEN":  # by a late copy, or a fail-over has taken back that it was closed, and perhaps more
+            self.phase = Phase.REOPEN
         elif reply.word != "OK":
             raise BadReply(f"{reply.word} came for an actor that ends")
         elif self.phase is Phase.CLOSING:
