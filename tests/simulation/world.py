@@ -65,7 +65,7 @@ class World:
         # What Redis refused alone, by flush: see "Limits" for what a lost answer or a late copy may do then.
         self.refused: dict[Flush, set[Account]] = {}
         self.heard: set[Flush] = set()  # whose answers their owners have
-        self.put_back: list[tuple[float, Counter[Account]]] = []  # by late copies, and when
+        self.put_back: list[tuple[float, Counter[Account], set[bytes]]] = []  # by late copies, and when
         self.fall_backs = 0  # times that the server's state went back
         self.fell_back_at = 0.0
         self.uncertain = 0
@@ -84,6 +84,10 @@ class World:
     def take_over(self, killed: Process) -> None:
         """Another process tells what the journal of one that was killed holds, under its number in the books."""
         assert killed.journal is not None
+        if "fail-over" in self.plan.faults:  # a journal does not tell what was refused: see "Limits"
+            for account in set[Account]().union(*self.refused.values()):
+                if account[0] == killed.number:
+                    self.ledger.lost[account] = self.ledger.issued[account]
         self.streams += 1
         teller = Process(self, killed.number, killed.options, None, self.streams)
         teller.journal, teller.issued = Journal(teller, killed.journal.stored), killed.issued
@@ -180,9 +184,10 @@ class World:
         if not count:
             return False
         state, widths = self.history[-1], self._widths()
-        for when, gained in self.put_back:  # its owner may have seen it there, and gone: see "Limits"
+        for when, gained, widened in self.put_back:  # its owner may have seen it there, and gone: see "Limits"
             if when >= state.time:
                 self.ledger.lost.update(gained)
+                self.unpublished |= widened
         self.database.restore(state.keys, state.expiries)
         going = {p.number for p in self.all if not p.dead and not p.closing and not p.forgetful}
         ended = {p.number for p in self.all} - going
@@ -250,10 +255,12 @@ class World:
         flush = _flush(late.command)
         if self.now - late.sent >= LATEST or flush in self.refused:
             return
-        before = Counter(self.ledger.totals)
+        before, widths = Counter(self.ledger.totals), self._widths()
         self.run(late.process, late.command)
-        if gained := self.ledger.totals - before:
-            self.put_back.append((self.now, gained))
+        gained = self.ledger.totals - before
+        widened = {name for name, width in self._widths().items() if width != widths[name]}
+        if gained or widened:
+            self.put_back.append((self.now, gained, widened))
         for account in self.refused.get(flush, ()):  # its owner never hears of that: see "Limits"
             self.ledger.lost[account] = self.ledger.issued[account]
 
