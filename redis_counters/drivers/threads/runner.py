@@ -23,7 +23,7 @@ from redis_counters.drivers.pacing import (
     settle_close,
     settle_flush,
 )
-from redis_counters.drivers.redis_py.clients import Client
+from redis_counters.drivers.redis_py.clients import Client, disconnect_idle
 from redis_counters.drivers.threads.background import HELP, Bell
 from redis_counters.drivers.threads.reading import Reading
 from redis_counters.errors import CounterError, Refused
@@ -67,6 +67,9 @@ class ThreadRunner(Reading):
         if not self.background.begun and self.core.writer.clean and unrecorded:
             self.refusing = self.stopped = self.over = True
             self._forget()
+            if self.stop_client is not None:  # else its sockets would be found open by the garbage collector
+                with suppress(Exception):
+                    disconnect_idle(self.client.connection_pool)
             return False
         self.dropped = True
         self.background.asked.ring()
