@@ -6,12 +6,16 @@ import os
 from collections.abc import Callable, Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.browser import installed
 from tests.needs import required
 from tests.servers import REQUIRED, Kind, RealServer, kinds, missing
 
 NO_SERVER = "no server: neither redis-server nor valkey-server on PATH, and none of the wheels with one is installed"
+
+settings.register_profile("patient", deadline=None)  # a machine may be busy
+settings.load_profile("patient")
 
 
 def pytest_sessionstart() -> None:
