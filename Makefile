@@ -16,7 +16,7 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
 help: ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
 
-demo: $(VENV)/demo ## count with four processes on a private server, through stops and freezes, beside plain INCR; DEMO_ARGS=--web: a page in a browser
+demo: $(VENV)/demo ## count with four processes on a private server, through stops and freezes, beside plain INCR; DEMO_ARGS=--web: a page in a browser; --regions: a partition
 	$(BIN)/redis-counters demo $(DEMO_ARGS)
 
 test: $(VENV)/test ## run the tests on every server found here (PYTEST_ARGS)

@@ -1,15 +1,32 @@
-"""``python -m benchmarks``: measure everything, print one table, keep it as JSON and as a picture."""
+"""``python -m benchmarks``: measure everything, print one table, keep it as JSON and as pictures."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from benchmarks import calls, distinct, hot, imports, memory, once, reads, report, zipf
+from benchmarks import (
+    calls,
+    cluster,
+    distinct,
+    ends,
+    growth,
+    hot,
+    imports,
+    memory,
+    once,
+    pictures,
+    reads,
+    regions,
+    report,
+    shards,
+    units,
+    zipf,
+)
 from benchmarks.harness import FULL, QUICK
 from benchmarks.server import server
 
-_MODULES = (calls, distinct, hot, zipf, reads, once, memory, imports)
+_MODULES = (calls, distinct, hot, zipf, cluster, reads, once, regions, shards, growth, units, memory, imports)
 GROUPS = {module.__name__.rpartition(".")[2]: module for module in _MODULES}
 
 
@@ -18,12 +35,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="smaller and shorter; nothing is kept")
     parser.add_argument("--only", nargs="+", choices=sorted(GROUPS), help="these groups; nothing is kept")
-    parser.add_argument("--markdown", action="store_true", help="measure nothing, put the kept table into the page")
+    parser.add_argument("--markdown", action="store_true", help="measure nothing, put the kept tables into the pages")
     options = parser.parse_args()
     if options.markdown:
         rows, where = report.load()
         report.write_page(rows, where)
-        report.draw(rows)
+        ends.write_page(rows)
+        pictures.draw(rows)
+        pictures.draw_growth(rows)
         return 0
     rows = []
     with server() as own:
@@ -35,7 +54,8 @@ def main() -> int:
     print(report.table(rows))
     if not options.quick and not options.only:
         report.save(rows, where)
-        report.draw(rows)
+        pictures.draw(rows)
+        pictures.draw_growth(rows)
     return int(any(row.ok is False for row in rows))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import statistics
+import sys
 import time
 import timeit
 from collections.abc import Callable
@@ -30,11 +31,14 @@ class Size:
     memory: int  # names
     imports: int  # fresh interpreters per side
     once: int  # keyed increments per side; a multiple of 200
+    grown: int  # names of the largest; a power of 10
+    past: int  # actors that are gone, of the counter with most; a power of 10
+    cluster_seconds: float  # per side
 
 
-FULL = Size(7, 200_000, 32, 20_000, 100_000, 2_000_000, 100_000, 10, 2000, 1_000_000, 21, 40_000)
-QUICK = Size(3, 50_000, 32, 3_000, 30_000, 500_000, 100_000, 2, 500, 100_000, 11, 10_000)
-TINY = Size(1, 200, 4, 200, 700, 5_000, 500, 0.2, 5, 2_000, 1, 400)
+FULL = Size(7, 200_000, 32, 20_000, 100_000, 2_000_000, 100_000, 10, 2000, 1_000_000, 21, 40_000, 1_000_000, 1000, 3)
+QUICK = Size(3, 50_000, 32, 3_000, 30_000, 500_000, 100_000, 2, 500, 100_000, 11, 10_000, 100_000, 100, 1.5)
+TINY = Size(1, 200, 4, 200, 700, 5_000, 500, 0.2, 5, 2_000, 1, 400, 1_000, 10, 0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,8 @@ class Row:
     at_most: float | None = None
     at_least: float | None = None
     note: str = ""
+    curve: str = ""  # the row is a point of a curve of that name, which has a table and a picture of its own,
+    at: int = 0  # at this place
 
     @property
     def ok(self) -> bool | None:
@@ -104,6 +110,11 @@ def seconds(work: Callable[[], object]) -> float:
     begin = time.perf_counter()
     work()
     return time.perf_counter() - begin
+
+
+def left_out(what: str, why: str) -> None:
+    """It is told that there will be no such row, and why."""
+    print(f"left out: {what}: {why}", file=sys.stderr, flush=True)
 
 
 def expect(found: int, issued: int) -> None:

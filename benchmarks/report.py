@@ -1,4 +1,4 @@
-"""One run's rows as a table, as JSON, as Markdown between two marks of a page, and as a picture."""
+"""One run's rows as a table, as JSON, and as Markdown between the marks of a page."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import ROOT, TIMES, Row
+from benchmarks.harness import ROOT, Row
 from benchmarks.server import Server
 
 RESULTS = ROOT / "benchmarks" / "results" / "latest.json"
 PAGE = ROOT / "docs" / "benchmarks.md"
-PICTURE = ROOT / "docs" / "benchmarks.png"
 BEGIN, END = "<!-- benchmarks: begin -->", "<!-- benchmarks: end -->"
+BEGIN_GROWTH, END_GROWTH = "<!-- growth: begin -->", "<!-- growth: end -->"
 VERDICTS = {True: "ok", False: "miss", None: ""}
 
 
@@ -60,41 +60,50 @@ def table(rows: list[Row]) -> str:
 def markdown(rows: list[Row], where: dict[str, Any]) -> str:
     lines = [", ".join(f"{key} {value}" for key, value in where.items()) + ".", ""]
     lines += ["| what | reach | measured | | |", "|---|---|---|---|---|"]
-    lines += [f"| {row.what} | {row.reach} | {row.measured} | {VERDICTS[row.ok]} | {row.note} |" for row in rows]
+    for row in rows:
+        if not row.curve:
+            lines.append(f"| {row.what} | {row.reach} | {row.measured} | {VERDICTS[row.ok]} | {row.note} |")
     return "\n".join(lines)
 
 
+def curves(rows: list[Row]) -> dict[str, dict[str, dict[int, float]]]:
+    """Return, by what grows and by the name of the curve, its points."""
+    found: dict[str, dict[str, dict[int, float]]] = {}
+    for row in rows:
+        if row.curve:
+            over, _, done = row.curve.partition(": ")
+            found.setdefault(over, {}).setdefault(done, {})[row.at] = row.value
+    return found
+
+
+def growth(rows: list[Row]) -> str:
+    """The points of curves, a table for each thing that grows."""
+    lines: list[str] = []
+    for over, lot in curves(rows).items():
+        places = sorted({at for points in lot.values() for at in points})
+        lines += ["", f"| CPU per counter, µs; {over}: | {' | '.join(f'{at:,}' for at in places)} |"]
+        lines += ["|---|" + "---|" * len(places)]
+        for done, points in lot.items():
+            cells = (f"{points[at]:.3g}" if at in points else "" for at in places)
+            lines += [f"| {done} | {' | '.join(cells)} |"]
+    return "\n".join(lines[1:])
+
+
 def write_page(rows: list[Row], where: dict[str, Any], page: Path = PAGE) -> None:
-    """The page holds this table between its marks; the rest of the page stays as it is."""
-    text = page.read_text() if page.exists() else f"# Benchmarks\n\n{BEGIN}\n{END}\n"
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{page.name} lacks the marks {BEGIN} and {END}")
-    page.write_text(f"{before}{BEGIN}\n{markdown(rows, where)}\n{END}{after}")
+    """The page holds these tables between its marks; the rest of the page stays as it is."""
+    text = between(page.read_text(), BEGIN, END, markdown(rows, where))
+    if any(row.curve for row in rows):
+        text = between(text, BEGIN_GROWTH, END_GROWTH, growth(rows))
+    page.write_text(text)
 
 
-def draw(rows: list[Row], path: Path = PICTURE) -> None:
-    """A picture of the ratios, each as its share of what is asked: longer is better, 1 is where it should be."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    asked = [row for row in rows if row.unit == TIMES and row.ok is not None]
-    margins = [row.at_most / row.value if row.at_most is not None else row.value / (row.at_least or 1) for row in asked]
-    figure, axes = plt.subplots(figsize=(12, 0.45 * len(asked) + 1), layout="constrained")
-    axes.barh(range(len(asked)), margins, color=["tab:green" if row.ok else "tab:red" for row in asked])
-    axes.axvline(1, color="black", linewidth=1)
-    axes.set_yticks(range(len(asked)), [row.what for row in asked])
-    for position, (row, margin) in enumerate(zip(asked, margins, strict=True)):
-        text = f"{row.measured} (asked: {row.reach})"
-        axes.text(max(margin, 1) + 0.03, position, text, va="center", fontsize=9)
-    axes.set_xlim(0, max([*margins, 1]) * 1.35)
-    axes.invert_yaxis()
-    axes.set_xlabel("how far the mark is reached; 1: just so")
-    figure.savefig(path, dpi=100)
-    plt.close(figure)
+def between(text: str, begin: str, end: str, table: str) -> str:
+    """Return the text with the table between two marks. Raises ValueError if these are not there."""
+    before, found, rest = text.partition(begin)
+    _, ended, after = rest.partition(end)
+    if not found or not ended:
+        raise ValueError(f"the page lacks the marks {begin} and {end}")
+    return f"{before}{begin}\n{table}\n{end}{after}"
 
 
 def _commit() -> str:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import random
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 import redis
 
 from redis_counters.drivers.embedded import EmbeddedServer
+
+HOST = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +65,31 @@ class Server:
 @contextmanager
 def server() -> Iterator[Server]:
     """A fresh server, gone at the end."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    embedded = EmbeddedServer.start(None, "--bind", "127.0.0.1", "--port", str(port))
-    url = f"redis://127.0.0.1:{port}/0"
+    (port,) = free_ports(1)
+    with node(port) as fresh:
+        yield fresh
+
+
+@contextmanager
+def node(port: int, *arguments: str) -> Iterator[Server]:
+    """A fresh server at this port, gone at the end."""
+    embedded = EmbeddedServer.start(None, "--bind", HOST, "--port", str(port), *arguments)
+    url = f"redis://{HOST}:{port}/0"
     with embedded, redis.Redis.from_url(url) as client:
         if int(client.info("server")["process_id"]) != embedded.pid:
             raise RuntimeError(f"another server answers at port {port}")
         yield Server(url, client)
+
+
+def free_ports(count: int, and_above: int = 0) -> list[int]:
+    """Return ports that were free a moment ago, and so were those so far above them."""
+    with ExitStack() as held:
+        ports: list[int] = []
+        for port in random.sample(range(12_000, 22_000), 1000):  # below those that systems give to outgoing connections
+            with suppress(OSError):
+                for number in {port, port + and_above}:
+                    held.enter_context(socket.socket()).bind((HOST, number))
+                ports.append(port)
+            if len(ports) == count:
+                return ports
+    raise RuntimeError("no ports are free")

@@ -12,9 +12,7 @@ ERROR  BADARG ...    nothing written
 COST   O(1); up to 4 commands
 ]]
 local registry, actor = KEYS[1], ARGV[1]
-local function whole(text)
-  return string.find(text, '^%d+$') and tonumber(text)
-end
+-- include parts/whole.lua
 local base = whole(ARGV[2])
 if not base then return redis.error_reply('BADARG actor_close: base is no number') end
 local record = redis.call('HGET', registry, actor)

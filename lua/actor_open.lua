@@ -11,6 +11,7 @@ Fields of the registry:
   w  when the last complete walk over the bucket's counters began: see actors_clean
 
 KEYS   1 registry     hash
+       2 index        sorted set   what was changed here; made with the registry, with nothing in it
 ARGV   1 owner        token of this actor's owner, never used twice
        2 actor        the id to take back; empty: issue one
        3 generation   where the registry has none yet
@@ -20,13 +21,11 @@ REPLY  OPEN actor seq   registered, with the highest number recorded of it
        FOLDED seq       its slots are in the base, or will be, as of that flush: it tells nothing any more
        GONE             closed, folded and cleaned: nobody can tell any more how far it got
 ERROR  BADARG ...       nothing written
-COST   O(1); up to 5 commands; an actor that is open already is found without a write
+COST   O(1); up to 5 commands, and one with a new registry; an actor that is open already is found without a write
 ]]
 local registry, owner, want, display = KEYS[1], ARGV[1], ARGV[2], ARGV[4]
-local call = redis.call
-local function whole(text)
-  return string.find(text, '^%d+$') and tonumber(text)
-end
+local call, pcall = redis.call, redis.pcall
+-- include parts/whole.lua
 local delay = whole(ARGV[5])
 if not delay then return redis.error_reply('BADARG actor_open: delay is no number') end
 
@@ -35,11 +34,13 @@ local generation, issued, cleaned = settled[1], settled[2], settled[3]
 if not generation then generation, issued, cleaned = ARGV[3], '0', '0' end
 issued = tonumber(issued)
 
--- One command writes it all, a new registry too: nothing of it can be there without the rest.
+-- One command writes it all, a new registry too: nothing of it can be there without the rest. The index is made beside
+-- it: where a hash slot of a cluster moves, scripts that name a key which is not there have to wait (TRYAGAIN).
 local function register(actor)
   local record = 'o 0 ' .. call('TIME')[1] .. ' ' .. owner .. ' ' .. display
   local highest = string.format('%.0f', issued)
   call('HSET', registry, 'g', generation, 'n', highest, 'c', cleaned, actor, record, '@' .. owner, actor)
+  if not settled[1] then pcall('ZADD', KEYS[2], 'NX', '0', '0:' .. string.rep('-', 64)) end
   return {'OPEN', actor, 0}
 end
 

@@ -14,9 +14,7 @@ ERROR  BADARG ...          nothing written
 COST   O(actors); up to 3 commands each
 ]]
 local registry, call = KEYS[1], redis.call
-local function whole(text)
-  return string.find(text, '^%d+$') and tonumber(text)
-end
+-- include parts/whole.lua
 local walked, retention = whole(ARGV[1]), whole(ARGV[2])
 if not walked or not retention then
   return redis.error_reply('BADARG actors_clean: walked and retention are not both numbers')

@@ -11,9 +11,7 @@ ERROR  BADARG ...          nothing written
 COST   O(actors); up to 2 commands each
 ]]
 local registry, call = KEYS[1], redis.call
-local function whole(text)
-  return string.find(text, '^%d+$') and tonumber(text)
-end
+-- include parts/whole.lua
 local ttl = whole(ARGV[1])
 if not ttl then return redis.error_reply('BADARG actors_reap: ttl is no number') end
 local now = call('TIME')[1]

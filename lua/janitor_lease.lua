@@ -12,9 +12,7 @@ ERROR  BADARG ...  nothing written
 COST   O(1); up to 4 commands
 ]]
 local meta, call = KEYS[1], redis.call
-local function whole(text)
-  return string.find(text, '^%d+$') and tonumber(text)
-end
+-- include parts/whole.lua
 local period = whole(ARGV[1])
 if not period then return redis.error_reply('BADARG janitor_lease: period is no number') end
 local settled = call('HMGET', meta, 'schema', 'j')

@@ -4,16 +4,18 @@ keyed_open: each counter has its number of key shards, by which a key finds its 
 Fields of shard 0: o, the number of key shards, never changed; k, the number of shards to be read, at least that.
 
 KEYS   1 registry     hash
-       2.. shards     hash   shard 0 of each counter
+       2 index        sorted set   what was changed here; touched only where changes are stamped
+       3.. shards     hash   shard 0 of each counter
 ARGV   1 generation   where the registry has none yet; empty: answer UNKNOWN then
        2.. wanted     key shards of each counter, where none are settled yet
 REPLY  OK [settled]...   of each counter its key shards; "!" and Redis's error where it refuses one, alone
        UNKNOWN           nothing written: there is no registry
 ERROR  BADARG ...        nothing written
-COST   O(counters); up to 2 commands each; where all is settled it writes nothing
+COST   O(counters); up to 2 commands each; of a new one, where changes are stamped, 1 more;
+       where all is settled it writes nothing
 ]]
 local registry, call, pcall = KEYS[1], redis.call, redis.pcall
-if #ARGV ~= #KEYS then
+if #ARGV ~= #KEYS - 1 or #ARGV < 1 then
   return redis.error_reply('BADARG keyed_open: ' .. #KEYS .. ' keys, ' .. #ARGV .. ' arguments do not fit')
 end
 for i = 2, #ARGV do
@@ -22,42 +24,35 @@ for i = 2, #ARGV do
   end
 end
 
-local settled = call('HMGET', registry, 'g', 'n')
-local generation, issued = settled[1], tonumber(settled[2] or '0')
-if not generation then
-  if ARGV[1] == '' then return {'UNKNOWN'} end
-  generation = ARGV[1]
-  call('HSET', registry, 'g', generation, 'n', '0', 'c', '0')
-end
-local highest = string.format('%.0f', issued + 1)
-local dot, dot_used = generation .. '.' .. highest, false
+-- include parts/settle.lua
+-- include parts/stamps.lua
 
-local function less(a, b)
-  return #a < #b or (#a == #b and a < b)
-end
+-- include parts/changes.lua
+
+-- include parts/less.lua
 
 local reply = {'OK'}
-for i = 2, #KEYS do
-  local key = KEYS[i]
+for i = 2, #ARGV do
+  local key = KEYS[i + 1]
   local there = pcall('HMGET', key, 'o', 'k', 'd')
   if there.err then
     reply[i] = '!' .. there.err
   else
     local own, told = there[1] or ARGV[i], there[2] or '1'
-    local lacking = {}
+    local lacking, grows = {}, less(told, own)
     if not there[1] then lacking = {'o', own} end
-    if less(told, own) then
+    if grows then
       lacking[#lacking + 1] = 'k'
       lacking[#lacking + 1] = own
     end
     if not there[3] then
       lacking[#lacking + 1] = 'd'
-      lacking[#lacking + 1] = dot
-      dot_used = true
+      lacking[#lacking + 1] = dot_of(key)
     end
     if #lacking > 0 then call('HSET', key, unpack(lacking)) end
+    if (grows or not there[3]) then has_changed(key) end
     reply[i] = own
   end
 end
-if dot_used then call('HSET', registry, 'n', highest) end
+-- include parts/stamped.lua
 return reply

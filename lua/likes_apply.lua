@@ -5,18 +5,19 @@ A like that is new is 1 more in the base of +, one that is taken back is 1 more 
 changed in one step, so the value is the number of users.
 
 KEYS   1 registry     hash
-       2.. pairs      of each item: the shard, a hash, and its users, a set
+       2 index        sorted set   what was changed here; touched only where changes are stamped
+       3.. pairs      of each item: the shard, a hash, and its users, a set
 ARGV   1 generation   where the registry has none yet; empty: answer UNKNOWN then
        2.. values     of each item: "+" or "-", user
 REPLY  OK [answer]...   of each item: 1 changed; 2 changed, and its shard was new; 0 was so before;
                         "!" and Redis's error where it refuses this item, alone
        UNKNOWN          nothing written: there is no registry
 ERROR  BADARG ...       nothing written
-COST   O(items); up to 4 commands each
+COST   O(items); up to 4 commands each; of a new shard, where changes are stamped, up to 2 more
 ]]
 local registry, call, pcall = KEYS[1], redis.call, redis.pcall
-local items = (#KEYS - 1) / 2
-if #ARGV ~= #KEYS or items ~= math.floor(items) then
+local items = (#KEYS - 2) / 2
+if #ARGV ~= #KEYS - 1 or items < 0 or items ~= math.floor(items) then
   return redis.error_reply('BADARG likes_apply: ' .. #KEYS .. ' keys, ' .. #ARGV .. ' arguments do not fit')
 end
 for i = 1, items do
@@ -26,38 +27,25 @@ for i = 1, items do
   end
 end
 
-local settled = call('HMGET', registry, 'g', 'n')
-local generation, issued = settled[1], tonumber(settled[2] or '0')
-if not generation and ARGV[1] == '' then return {'UNKNOWN'} end
+-- include parts/settle.lua
 -- If the server has no memory, or takes no writes, it must say so now, to the whole.
-if generation then
-  call('HSET', registry, 'g', generation)
-else
-  generation = ARGV[1]
-  call('HSET', registry, 'g', generation, 'n', '0', 'c', '0')
-end
-local highest = string.format('%.0f', issued + 1)
-local dot, dot_used = generation .. '.' .. highest, 0
+if not made then call('HSET', registry, 'g', generation) end
+-- include parts/stamps.lua
 
--- Returns the field of the base that took it, or an error. One that is full, or is no number, is passed over.
-local MOST_BASES = 16
-local function add_to_base(key, sign)
-  local field, err = sign, nil
-  for further = 1, MOST_BASES do
-    local sum = pcall('HINCRBY', key, field, '1')
-    if type(sum) ~= 'table' then return field end
-    err = sum.err
-    field = further .. sign
-  end
-  return nil, err
-end
+-- include parts/changes.lua
 
-local has_dot = {}
+-- include parts/give_dot.lua
+
+-- include parts/has_counted.lua
+
+-- include parts/most_bases.lua
+-- include parts/add_to_base.lua
+
 local function apply(i, key, sign, user)
   local member = pcall('SISMEMBER', KEYS[i + 1], user)
   if type(member) == 'table' then return '!' .. member.err end
   if member == (sign == '+' and 1 or 0) then return '0' end
-  local field, err = add_to_base(key, sign)
+  local field, err = add_to_base(key, sign, '1')
   if err then return '!' .. err end
   local changed
   if sign == '+' then changed = pcall('SADD', KEYS[i + 1], user) else changed = pcall('SREM', KEYS[i + 1], user) end
@@ -65,18 +53,12 @@ local function apply(i, key, sign, user)
     call('HINCRBY', key, field, '-1')
     return '!' .. changed.err
   end
-  local new = 0
-  if not has_dot[key] then
-    new = call('HSETNX', key, 'd', dot)
-    has_dot[key] = true
-    dot_used = dot_used + new
-  end
-  return new == 1 and '2' or '1'
+  return has_counted(key)
 end
 
 local reply = {'OK'}
 for i = 1, items do
-  reply[i + 1] = apply(2 * i, KEYS[2 * i], ARGV[2 * i], ARGV[2 * i + 1])
+  reply[i + 1] = apply(2 * i + 1, KEYS[2 * i + 1], ARGV[2 * i], ARGV[2 * i + 1])
 end
-if dot_used > 0 then call('HSET', registry, 'n', highest) end
+-- include parts/stamped.lua
 return reply

@@ -6,11 +6,12 @@ records has come to its ttl. Field: a digest of counter and key. Value: the amou
 beginning of the slice and the record. Record and effect are one step, and the server's clock alone decides.
 
 KEYS   1 registry     hash
-       2 after        hash   the slice after now: a server that was the primary before may have had a clock ahead
-       3 slice        hash   the slice of now, which gets the records
-       4 before       hash   the slice before
-       5 earlier      hash   and the one before that
-       6.. shards     hash   one per item; a shard with many items is named as often
+       2 index        sorted set   what was changed here; touched only where changes are stamped
+       3 after        hash   the slice after now: a server that was the primary before may have had a clock ahead
+       4 slice        hash   the slice of now, which gets the records
+       5 before       hash   the slice before
+       6 earlier      hash   and the one before that
+       7.. shards     hash   one per item; a shard with many items is named as often
 ARGV   1 generation   where the registry has none yet; empty: answer UNKNOWN then
        2 length       of a slice, milliseconds; at least half of the ttl
        3 number       of the slice of now: the time divided by the length
@@ -22,13 +23,11 @@ REPLY  OK now [answer]...   the server's time in milliseconds, and of each item:
        SLICE now            nothing written: this is another slice's time
        UNKNOWN              nothing written: there is no registry
 ERROR  BADARG ...           nothing written
-COST   O(items); up to 7 commands each
+COST   O(items); up to 7 commands each; of a new shard, where changes are stamped, up to 2 more
 ]]
 local registry, call, pcall = KEYS[1], redis.call, redis.pcall
-local function whole(text)
-  return string.find(text, '^%d+$') and tonumber(text)
-end
-local items = #KEYS - 5
+-- include parts/whole.lua
+local items = #KEYS - 6
 if items < 0 or #ARGV ~= 4 + 2 * items then
   return redis.error_reply('BADARG once_apply: ' .. #KEYS .. ' keys, ' .. #ARGV .. ' arguments do not fit')
 end
@@ -47,77 +46,58 @@ local now = 1000 * tonumber(time[1]) + math.floor(tonumber(time[2]) / 1000)
 local now_told = string.format('%.0f', now)
 if math.floor(now / length) ~= number then return {'SLICE', now_told} end
 
-local settled = call('HMGET', registry, 'g', 'n')
-local generation, issued = settled[1], tonumber(settled[2] or '0')
-if not generation and ARGV[1] == '' then return {'UNKNOWN'} end
+-- include parts/settle.lua
 -- A record must not fail once its effect is there: if the server has no memory, takes no writes, or not these from this
 -- user, it must say so now, to the whole.
-if generation then
-  call('HSET', registry, 'g', generation)
-else
-  generation = ARGV[1]
-  call('HSET', registry, 'g', generation, 'n', '0', 'c', '0')
-end
+if not made then call('HSET', registry, 'g', generation) end
 local expiry = string.format('%.0f', (number + 1) * length + ttl)
-local dated = call('PEXPIREAT', KEYS[3], expiry) == 1
-local highest = string.format('%.0f', issued + 1)
-local dot, dot_used = generation .. '.' .. highest, 0
+local dated = call('PEXPIREAT', KEYS[4], expiry) == 1
+-- include parts/stamps.lua
 local offset = string.format('%.0f', now - number * length)
 
 local there = {}
-for i = 2, 5 do there[i] = call('EXISTS', KEYS[i]) == 1 end
+for i = 3, 6 do there[i] = call('EXISTS', KEYS[i]) == 1 end
+
+-- include parts/changes.lua
+
+-- include parts/give_dot.lua
 
 -- Returns what the key was counted with, if its youngest record is younger than the ttl, or an error.
 local function find(digest)
-  for i = 2, 5 do
+  for i = 3, 6 do
     if there[i] then
       local record = pcall('HGET', KEYS[i], digest)
       if type(record) == 'table' then return nil, record.err end
       if record then
         local amount, after = string.match(record, '^(%d+) (%d+)$')
         if not amount then return nil, 'ERR the record of this key is unreadable' end
-        if now - ((number + 3 - i) * length + tonumber(after)) < ttl then return amount end
+        if now - ((number + 4 - i) * length + tonumber(after)) < ttl then return amount end
       end
     end
   end
   return nil
 end
 
--- Returns an error, or nothing. A field of the base that is full, or is no number, is passed over, as in slots_fold.
-local MOST_BASES = 16
-local function add_to_base(key, amount)
-  local field, err = '+', nil
-  for further = 1, MOST_BASES do
-    local sum = pcall('HINCRBY', key, field, amount)
-    if type(sum) ~= 'table' then return nil end
-    err = sum.err
-    field = further .. '+'
-  end
-  return err
-end
+-- include parts/has_counted.lua
 
-local has_dot = {}
+-- include parts/most_bases.lua
+-- include parts/add_to_base.lua
+
 local function apply(key, digest, amount)
   local counted, err = find(digest)
   if err then return '!' .. err end
   if counted then return counted == amount and '0' or '=' .. counted end
-  err = add_to_base(key, amount)
-  if err then return '!' .. err end
-  call('HSET', KEYS[3], digest, amount .. ' ' .. offset)
-  there[3] = true
-  local new = 0
-  if not has_dot[key] then
-    new = call('HSETNX', key, 'd', dot)
-    has_dot[key] = true
-    dot_used = dot_used + new
-  end
-  return new == 1 and '2' or '1'
+  local field, full = add_to_base(key, '+', amount)
+  if not field then return '!' .. full end
+  call('HSET', KEYS[4], digest, amount .. ' ' .. offset)
+  there[4] = true
+  return has_counted(key)
 end
 
 local reply = {'OK', now_told}
 for i = 1, items do
-  reply[i + 2] = apply(KEYS[i + 5], ARGV[3 + 2 * i], ARGV[4 + 2 * i])
+  reply[i + 2] = apply(KEYS[i + 6], ARGV[3 + 2 * i], ARGV[4 + 2 * i])
 end
-if not dated and there[3] then call('PEXPIREAT', KEYS[3], expiry) end
-if dot_used > 0 then call('HSET', registry, 'n', highest) end
+if not dated and there[4] then call('PEXPIREAT', KEYS[4], expiry) end
+-- include parts/stamped.lua
 return reply

@@ -16,9 +16,7 @@ COST   O(shards); up to 7 commands each, and 3 for each base that is full
 ]]
 local registry, actor = KEYS[1], ARGV[1]
 local call, pcall = redis.call, redis.pcall
-local function whole(text)
-  return string.find(text, '^%d+$') and tonumber(text)
-end
+-- include parts/whole.lua
 local delay = whole(ARGV[2])
 if not delay then return redis.error_reply('BADARG slots_fold: delay is no number') end
 local state, seq, seen, rest = string.match(call('HGET', registry, actor) or '', '^(%a) (%d+) (%d+) (.*)$')
@@ -34,11 +32,10 @@ if state == 'c' and delay > 0 and tonumber(now) - tonumber(seen) <= delay then r
 call('HDEL', registry, '')
 if state ~= 'f' then call('HSET', registry, actor, 'f ' .. seq .. ' ' .. now .. ' ' .. rest) end
 
-local MOST, MOST_BASES = '9223372036854775807', 16
+-- include parts/most_bases.lua
+local MOST = '9223372036854775807'
 
-local function less(a, b)
-  return #a < #b or (#a == #b and a < b)
-end
+-- include parts/less.lua
 
 local function is_count(text)
   return (text == '0' or string.find(text, '^[1-9]%d*$')) and not less(MOST, text)
@@ -88,8 +85,11 @@ for i = 2, #KEYS do
   local key = KEYS[i]
   local slots = pcall('HMGET', key, plus, floor_plus, minus, floor_minus)
   if slots.err then
-    reply[#reply + 1] = i - 1
-    reply[#reply + 1] = slots.err
+    local found = pcall('GET', key) -- a shard that was sealed had no slot left
+    if type(found) ~= 'string' or not string.find(found, '^sealed ') then
+      reply[#reply + 1] = i - 1
+      reply[#reply + 1] = slots.err
+    end
   else
     fold(i, key, '+', plus, slots[1], slots[2])
     fold(i, key, '-', minus, slots[3], slots[4])

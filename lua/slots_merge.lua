@@ -2,7 +2,8 @@
 slots_merge: one actor's slots in many counters of a bucket are the maximum of what was there and what is told.
 
 KEYS   1 registry    hash
-       2.. shards    hash   one per item, in the order of the items; a counter with items of both signs is named twice
+       2 index       sorted set   what was changed here; touched only where changes are stamped
+       3.. shards    hash   one per item, in the order of the items; a counter with items of both signs is named twice
 ARGV   1 actor              as slots are named after it
        2 seq                number of this flush
        3 base               the highest number the owner saw acknowledged
@@ -12,8 +13,8 @@ ARGV   1 actor              as slots are named after it
        7 known_plus
        8 known_minus        known: a part of it is acknowledged            value: total
        9 floored_plus
-       10 floored_minus     floored: its slot was reported missing         values: total, acknowledged
-       11 widened           widened: shard 0 of a counter, told its K      value: shards
+       10 floored_minus     floored: reported missing, or maybe new, in a shard > 0   values: total, acknowledged
+       11 widened           widened: shard 0 of a counter, told its K; a narrowing is void      value: shards
        12 expiring          how many of these items are of counters that expire; nothing is written of one that has
        13.. values          of the items, in order; then, of each that expires: item (from 1), when (epoch milliseconds)
 REPLY  OK seq [index error]...   applied; the items listed (from 1) were refused by Redis, each alone
@@ -22,13 +23,14 @@ REPLY  OK seq [index error]...   applied; the items listed (from 1) were refused
        CLOSED seq                nothing written: the actor was closed
        UNKNOWN                   nothing written: no such actor, or its record is unreadable
        MISSING index...          nothing written: these known items have no slot, somebody deleted it
+       SEALED [index id]...      nothing written: these known or floored items are of shards sealed with that id
 ERROR  BADARG ...                nothing written
-COST   O(items); up to 3 commands each, mostly 1 or 2; of one that expires up to 3 more
+COST   O(items); up to 4 commands each, mostly 1 or 2; of one that expires up to 3 more;
+       of a new shard, where changes are stamped, up to 2 more, but mostly none
 ]]
+local KEYS, ARGV = KEYS, ARGV -- as locals: thousands of looks at globals are a twentieth of a flush
 local registry, actor = KEYS[1], ARGV[1]
-local function whole(text)
-  return string.find(text, '^%d+$') and tonumber(text)
-end
+-- include parts/whole.lua
 local seq, base, exact = whole(ARGV[2]), whole(ARGV[3]), ARGV[4]
 local counts, items, values = {}, 0, 0
 for kind = 1, 8 do
@@ -40,7 +42,7 @@ end
 items = values - counts[8]
 local first_expiry = items + counts[5] + counts[6] + 13
 values = values + counts[5] + counts[6] + counts[8]
-if not seq or not base or (exact ~= '0' and exact ~= '1') or #KEYS ~= items + 1 or #ARGV ~= values + 12 then
+if not seq or not base or (exact ~= '0' and exact ~= '1') or #KEYS ~= items + 2 or #ARGV ~= values + 12 then
   return redis.error_reply('BADARG slots_merge: ' .. #KEYS .. ' keys, ' .. #ARGV .. ' arguments do not fit the counts')
 end
 
@@ -53,7 +55,8 @@ for v = first_expiry, #ARGV, 2 do
   expiries[item] = ARGV[v + 1]
 end
 
-local record = redis.call('HGET', registry, actor)
+local settled = redis.call('HMGET', registry, actor, 'v', 'n', 'g')
+local record, version, generation = settled[1], settled[2], settled[4]
 local state, recorded, rest = string.match(record or '', '^(%a) (%d+) %d+ (.*)$')
 if not state then return {'UNKNOWN'} end
 recorded = tonumber(recorded)
@@ -61,7 +64,7 @@ if state ~= 'o' then return {'CLOSED', recorded} end
 if recorded < base or (exact == '1' and recorded ~= base) then return {'REGRESS', recorded} end
 if seq <= recorded then return {'STALE', recorded} end
 
-local call, pcall = redis.call, redis.pcall
+local call, pcall, sub = redis.call, redis.pcall, string.sub
 local plus, minus = actor .. '+', actor .. '-'
 local reply = {'OK', seq}
 
@@ -71,32 +74,53 @@ local time = call('TIME')
 local now, expired = time[1], {}
 local now_ms = tonumber(now) * 1000 + math.floor(tonumber(time[2]) / 1000)
 for i, at in pairs(expiries) do
-  expired[i] = tonumber(at) <= now_ms and call('PTTL', KEYS[i + 1]) <= 0 or nil
+  expired[i] = tonumber(at) <= now_ms and call('PTTL', KEYS[i + 2]) <= 0 or nil
 end
 
 -- Known items are read before anything is written: a missing slot must refuse the whole flush, so that the recorded
 -- number never stands for a total that is not there.
 local first_known = counts[1] + counts[2] + 1
 local last_known = first_known + counts[3] + counts[4] - 1
-local olds, missing = {}, nil
+local olds, missing, sealed = {}, nil, nil
+
+-- A shard whose counter was given fewer is a text: who counts in it has to tell shard 0 first, see shard_unseal.
+local function look(i, err)
+  if not string.find(err, '^WRONGTYPE') then return end
+  local found = pcall('GET', KEYS[i + 2])
+  local id = type(found) == 'string' and string.match(found, '^sealed (%S+) ')
+  if id then
+    sealed = sealed or {'SEALED'}
+    sealed[#sealed + 1] = i
+    sealed[#sealed + 1] = id
+  end
+end
+
 local field, turn = plus, first_known + counts[3]
 for i = first_known, last_known do
   if i == turn then field = minus end
   if not expired[i] then
-    local old = pcall('HGET', KEYS[i + 1], field)
+    local old = pcall('HGET', KEYS[i + 2], field)
     if not old then
       missing = missing or {'MISSING'}
       missing[#missing + 1] = i
     else
       olds[i] = old
+      if type(old) == 'table' then look(i, old.err) end
     end
   end
 end
-if missing then return missing end
+for i = last_known + 1, last_known + counts[5] + counts[6] do
+  local there = pcall('HGET', KEYS[i + 2], plus)
+  if type(there) == 'table' then look(i, there.err) end
+end
+if missing or sealed then return missing or sealed end
 
 -- Whatever can fail here does so before the first write.
-local issued = tonumber(call('HGET', registry, 'n')) + 1
-local dot, dot_used = call('HGET', registry, 'g') .. '.' .. string.format('%.0f', issued), 0
+local highest = string.format('%.0f', tonumber(settled[3]) + 1)
+local dot, dot_used = generation .. '.' .. highest, false
+local stamp = version and string.format('%.0f', tonumber(version) + 1)
+if stamp then call('ZADD', KEYS[2], 'XX', '0', '') end -- what would be refused later is refused now
+local changed = {}
 
 -- Redis refuses for lack of memory only before a script's first write, and PEXPIREAT needs none.
 if next(expiries) then call('HSET', registry, actor, record) end
@@ -104,7 +128,7 @@ if next(expiries) then call('HSET', registry, actor, record) end
 -- A key that is there is to expire then, or when it does already if that is later; one that is not is told once it is
 -- made. (It is told now too, in vain: a user who may not must learn that before the first write.)
 for i, at in pairs(expiries) do
-  local key = KEYS[i + 1]
+  local key = KEYS[i + 2]
   local kind = call('TYPE', key).ok -- of another one than these it is no counter, and is refused below
   if not expired[i] and (kind == 'hash' or kind == 'none') then
     local left = call('PTTL', key)
@@ -119,29 +143,59 @@ local function refuse(i, err)
   reply[#reply + 1] = err.err or err
 end
 
-local function less(a, b)
-  return #a < #b or (#a == #b and a < b)
+-- include parts/less.lua
+
+-- include parts/changes.lua
+
+-- include parts/give_dot.lua
+
+-- These shards, that are all new, are stamped. Returns by item what the index knew, if that is any: who is in it with
+-- this very stamp has just come.
+local from, first_dot, stamped = #registry + 2, generation .. '.0', false
+local function stamp_new(first, last)
+  local stamps, n = {}, 0
+  for i = first, last do
+    stamps[n + 1], stamps[n + 2] = stamp, sub(KEYS[i + 2], from)
+    n = n + 2
+  end
+  stamped = true
+  if call('ZADD', KEYS[2], 'NX', unpack(stamps, 1, n)) * 2 == n then return nil end
+  local members, known = {}, {}
+  for i = 1, n / 2 do members[i] = stamps[2 * i] end
+  local scores = call('ZMSCORE', KEYS[2], unpack(members))
+  for i = first, last do known[i] = scores[i - first + 1] ~= stamp end
+  call('ZADD', KEYS[2], unpack(stamps, 1, n))
+  return known
 end
 
 -- A shard without a slot of ours is mostly a new one, or mostly not: asking for a group of them costs one command, and
 -- spares every member of a group that is all new, or all there, its second one.
-local GROUP = 250
+local GROUP, fresh_plus = 250, counts[1]
 for first = 1, first_known - 1, GROUP do
   local last = math.min(first + GROUP, first_known) - 1
-  local there = call('EXISTS', unpack(KEYS, first + 1, last + 1))
+  local there = call('EXISTS', unpack(KEYS, first + 2, last + 2))
   local all_new, all_there = there == 0 and not next(expired), there > last - first
+  local known = all_new and stamp and stamp_new(first, last)
   for i = first, last do
-    local key, total = KEYS[i + 1], ARGV[i + 12]
-    field = i > counts[1] and minus or plus
+    local key, total = KEYS[i + 2], ARGV[i + 12]
+    field = i > fresh_plus and minus or plus
     if all_new then
-      call('HSET', key, field, total, 'd', dot)
-      dot_used = 1
+      if stamp and not (known and known[i]) then
+        call('HSET', key, field, total, 'd', first_dot)
+      else
+        call('HSET', key, field, total, 'd', dot)
+        dot_used = true
+      end
     elseif not expired[i] then
       local new = pcall('HSETNX', key, field, total)
       if new == 1 then
-        if not all_there then dot_used = dot_used + call('HSETNX', key, 'd', dot) end
+        if not all_there then give_dot(key) end
+        has_changed(key)
       elseif new == 0 then
-        if less(call('HGET', key, field), total) then call('HSET', key, field, total) end
+        if less(call('HGET', key, field), total) then
+          call('HSET', key, field, total)
+          has_changed(key)
+        end
       else
         refuse(i, new)
       end
@@ -149,13 +203,19 @@ for first = 1, first_known - 1, GROUP do
   end
 end
 field = plus
+local count = #changed
 for i = first_known, last_known do
   if i == turn then field = minus end
   local old, total = olds[i], ARGV[i + 12]
   if type(old) == 'table' then
     refuse(i, old)
   elseif old and less(old, total) then
-    call('HSET', KEYS[i + 1], field, total)
+    local key = KEYS[i + 2]
+    call('HSET', key, field, total)
+    if stamp then
+      changed[count + 1], changed[count + 2] = stamp, sub(key, from)
+      count = count + 2
+    end
   end
 end
 local v = last_known + 13
@@ -163,38 +223,55 @@ field = plus
 local floored = last_known + counts[5] + counts[6]
 for i = last_known + 1, floored do
   if i > last_known + counts[5] then field = minus end
-  local key, total = KEYS[i + 1], ARGV[v]
+  local key, total = KEYS[i + 2], ARGV[v]
   local new = not expired[i] and pcall('HSETNX', key, field, total)
   if new == 1 then
-    call('HSET', key, '~' .. field, ARGV[v + 1])
-    dot_used = dot_used + call('HSETNX', key, 'd', dot)
+    if ARGV[v + 1] ~= '0' then call('HSET', key, '~' .. field, ARGV[v + 1]) end
+    give_dot(key)
+    has_changed(key)
   elseif new == 0 then
-    if less(call('HGET', key, field), total) then call('HSET', key, field, total) end
+    if less(call('HGET', key, field), total) then
+      call('HSET', key, field, total)
+      has_changed(key)
+    end
   elseif new then
     refuse(i, new)
   end
   v = v + 2
 end
 for i = floored + 1, items do
-  local key, shards = KEYS[i + 1], ARGV[v]
-  local new = not expired[i] and pcall('HSETNX', key, 'k', shards)
-  if new == 1 then
-    dot_used = dot_used + call('HSETNX', key, 'd', dot)
-  elseif new == 0 then
-    if less(call('HGET', key, 'k'), shards) then call('HSET', key, 'k', shards) end
-  elseif new then
-    refuse(i, new)
+  local key, shards = KEYS[i + 2], ARGV[v]
+  local there = not expired[i] and pcall('HMGET', key, 'k', 'z')
+  if there and there.err then
+    refuse(i, there)
+  elseif there then
+    local told = there[1] or '1'
+    if less(told, shards) then told = shards end
+    if (there[2] or '-') ~= '-' then
+      call('HSET', key, 'k', told, 'z', '-')
+    elseif told ~= there[1] then
+      call('HSET', key, 'k', told)
+    end
+    if not there[1] then give_dot(key) end
+    if told ~= there[1] then has_changed(key) end
   end
   v = v + 1
 end
 for i, at in pairs(expiries) do
-  call('PEXPIREAT', KEYS[i + 1], at)
+  call('PEXPIREAT', KEYS[i + 2], at)
 end
 
 record = 'o ' .. string.format('%.0f', seq) .. ' ' .. now .. ' ' .. rest
-if dot_used > 0 then
-  call('HSET', registry, actor, record, 'n', string.format('%.0f', issued))
-else
-  call('HSET', registry, actor, record)
+local fields = {actor, record}
+if dot_used then
+  fields[3], fields[4] = 'n', highest
 end
+for first = 1, #changed, 2000 do
+  call('ZADD', KEYS[2], unpack(changed, first, math.min(first + 1999, #changed)))
+end
+if #changed > 0 or stamped then
+  fields[#fields + 1] = 'v'
+  fields[#fields + 1] = stamp
+end
+call('HSET', registry, unpack(fields))
 return reply

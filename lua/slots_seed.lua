@@ -5,17 +5,18 @@ A seed is a slot of an actor that is none: its name has one dot, an actor's id h
 The first total, if negative, goes into the slot of -, and stays there; what is told later raises the slot of +.
 
 KEYS   1 registry     hash
-       2.. shards     hash   one per item
+       2 index        sorted set   what was changed here; touched only where changes are stamped
+       3.. shards     hash   one per item
 ARGV   1 generation   where the registry has none yet; empty: answer UNKNOWN then
        2.. values     of each item: the seed, as slots are named after it; total, with its sign
 REPLY  OK [answer]...   of each item: 1 raised; 2 raised, and its shard was new; 0 was as high before;
                         "!" and Redis's error where it refuses this item, alone
        UNKNOWN          nothing written: there is no registry
 ERROR  BADARG ...       nothing written
-COST   O(items); up to 5 commands each
+COST   O(items); up to 5 commands each; of a new shard, where changes are stamped, up to 2 more
 ]]
 local registry, call, pcall = KEYS[1], redis.call, redis.pcall
-local items = #KEYS - 1
+local items = #KEYS - 2
 if #ARGV ~= 1 + 2 * items then
   return redis.error_reply('BADARG slots_seed: ' .. #KEYS .. ' keys, ' .. #ARGV .. ' arguments do not fit')
 end
@@ -26,22 +27,16 @@ for i = 1, items do
   end
 end
 
-local settled = call('HMGET', registry, 'g', 'n')
-local generation, issued = settled[1], tonumber(settled[2] or '0')
-if not generation and ARGV[1] == '' then return {'UNKNOWN'} end
+-- include parts/settle.lua
 -- If the server has no memory, or takes no writes, it must say so now, to the whole.
-if generation then
-  call('HSET', registry, 'g', generation)
-else
-  generation = ARGV[1]
-  call('HSET', registry, 'g', generation, 'n', '0', 'c', '0')
-end
-local highest = string.format('%.0f', issued + 1)
-local dot, dot_used = generation .. '.' .. highest, 0
+if not made then call('HSET', registry, 'g', generation) end
+-- include parts/stamps.lua
 
-local function less(a, b)
-  return #a < #b or (#a == #b and a < b)
-end
+-- include parts/changes.lua
+
+-- include parts/give_dot.lua
+
+-- include parts/less.lua
 
 -- What is told is on top of a slot of - that stays: + has to be their sum. Returns whether that is more, or an error.
 local function raise_above(key, field, old, below, total)
@@ -72,17 +67,16 @@ end
 
 local reply = {'OK'}
 for i = 1, items do
-  local key = KEYS[i + 1]
+  local key = KEYS[i + 2]
   local raised, err = seed(key, ARGV[2 * i], ARGV[2 * i + 1])
   if err then
     reply[i + 1] = '!' .. err
   elseif raised then
-    local new = call('HSETNX', key, 'd', dot)
-    dot_used = dot_used + new
-    reply[i + 1] = new == 1 and '2' or '1'
+    has_changed(key)
+    reply[i + 1] = give_dot(key) == 1 and '2' or '1'
   else
     reply[i + 1] = '0'
   end
 end
-if dot_used > 0 then call('HSET', registry, 'n', highest) end
+-- include parts/stamped.lua
 return reply

@@ -16,6 +16,7 @@ from redis_counters.errors import (
     Refused,
     SchemaMismatch,
     Unavailable,
+    Unconfirmed,
     UsageError,
     WrongType,
 )
@@ -26,7 +27,9 @@ from redis_counters.protocol.stats import Stats
 from redis_counters.protocol.values import CounterValue
 
 if TYPE_CHECKING:
+    from redis_counters.face_exchange import Exchange
     from redis_counters.periods import Period, period
+    from redis_counters.protocol.exchange.figures import ExchangeStats, PairStats, RegionStatus
     from redis_counters.protocol.inspection import Inspection
 
 __version__ = "0.1.0"
@@ -40,6 +43,8 @@ __all__ = [
     "Durability",
     "Event",
     "EventKind",
+    "Exchange",
+    "ExchangeStats",
     "Inspection",
     "KeyConflict",
     "Likes",
@@ -47,11 +52,14 @@ __all__ = [
     "NotRecorded",
     "OutcomeUnknown",
     "Overflow",
+    "PairStats",
     "Period",
     "Refused",
+    "RegionStatus",
     "SchemaMismatch",
     "Stats",
     "Unavailable",
+    "Unconfirmed",
     "UsageError",
     "WrongType",
     "period",
@@ -64,6 +72,14 @@ def __getattr__(name: str) -> Any:
         from redis_counters.protocol.inspection import Inspection
 
         return Inspection
+    if name == "Exchange":
+        from redis_counters.face_exchange import Exchange
+
+        return Exchange
+    if name in ("ExchangeStats", "PairStats", "RegionStatus"):
+        from redis_counters.protocol.exchange import figures
+
+        return getattr(figures, name)
     if name in ("Period", "period"):
         from redis_counters import periods
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from redis_counters.drivers.dropped import when_dropped
+from redis_counters.drivers.pacing import all_of
+from redis_counters.drivers.redis_py.transports import transport_of_asyncio
 from redis_counters.drivers.tasks import TaskRunner
 from redis_counters.events import Event
-from redis_counters.face import CounterBase, CountersBase, make_core, names_bytes
+from redis_counters.face import CounterBase, CountersBase, check_options, make_core, names_bytes
 from redis_counters.face import nothing_asyncio as nothing
 from redis_counters.face_keyed_asyncio import KeyedCounters, Likes
 from redis_counters.protocol.durability import Durability
@@ -19,10 +22,20 @@ from redis_counters.protocol.expiries import Expiry
 from redis_counters.protocol.settings import check_age, checked_age
 from redis_counters.protocol.values import CounterValue, Name, name_bytes
 
-__all__ = ["Counter", "Counters", "Likes"]
+__all__ = ["Counter", "Counters", "Exchange", "Likes"]
 
 if TYPE_CHECKING:
+    from redis_counters.face_exchange_asyncio import Exchange
     from redis_counters.protocol.inspection import Inspection
+
+
+def __getattr__(name: str) -> Any:
+    """Imported when somebody asks for it: few do."""
+    if name == "Exchange":
+        from redis_counters.face_exchange_asyncio import Exchange
+
+        return Exchange
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class Counters(CountersBase, KeyedCounters):
@@ -43,7 +56,8 @@ class Counters(CountersBase, KeyedCounters):
         namespace: str = "rc",
         region: str = "main",
         actor: str | None = None,
-        shards: int | Mapping[str, int] = 1,
+        shards: int | Literal["auto"] | Mapping[str, int | Literal["auto"]] = 1,
+        shard_rate: float = 2_500.0,
         flush_interval: float = 0.1,
         max_batch: int = 500,
         max_pending: int = 1_000_000,
@@ -55,7 +69,7 @@ class Counters(CountersBase, KeyedCounters):
         reassert_window: float = 60.0,
         actor_ttl: float = 3600.0,
         retention: float = 86400.0,
-        buckets: int = 16,
+        buckets: int | None = None,
         rotate_slots: int = 10_000,
         rotate_age: float = 3600.0,
         observer: Callable[[Event], None] | None = None,
@@ -64,6 +78,7 @@ class Counters(CountersBase, KeyedCounters):
             "namespace": namespace,
             "region": region,
             "shards": shards,
+            "shard_rate": shard_rate,
             "flush_interval": flush_interval,
             "max_batch": max_batch,
             "max_pending": max_pending,
@@ -79,21 +94,24 @@ class Counters(CountersBase, KeyedCounters):
             "rotate_slots": rotate_slots,
             "rotate_age": rotate_age,
         }
-        core = make_core(client, asyncio=True, actor=actor, observer=observer, options=options)
-        self._runner = TaskRunner(core, client)
+        transport = transport_of_asyncio(client)
+        core = make_core(transport, asyncio=True, actor=actor, observer=observer, options=options)
+        self._runner = TaskRunner(core, transport)
         self._begin(core, self._runner)
         when_dropped(self, self._runner.drop)
         self._stop: Callable[[], Awaitable[None]] = nothing
+        self._stopping: asyncio.Task[None] | None = None
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> Counters:
         """Return counters on the Redis at a URL, with a client of their own that `close` ends too.
 
-        Schemes: redis, rediss, unix, valkey, valkeys, embedded, memory.
+        Schemes: redis, rediss, unix, valkey, valkeys; all but unix with +cluster or +sentinel; embedded, memory.
         Raises: UsageError for the URL or an option.
         """
         from redis_counters.drivers.urls import open_url
 
+        check_options(cls, options)
         opened = open_url(url, asyncio=True)
         try:
             self = cls(opened.client, **options)
@@ -102,6 +120,14 @@ class Counters(CountersBase, KeyedCounters):
             raise
         self._stop = self._runner.stop_client = opened.stop_all_asyncio
         return self
+
+    if not TYPE_CHECKING:  # for those who check no types
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError("these are counters of asyncio: use `async with`, or those of redis_counters")
+
+        def __exit__(self, *_of_an_error: object) -> None:
+            """Python looks for it before it calls __enter__."""
 
     async def __aenter__(self) -> Counters:
         return self
@@ -137,11 +163,12 @@ class Counters(CountersBase, KeyedCounters):
         self,
         name: Name,
         *,
-        shards: int | None = None,
+        shards: int | Literal["auto"] | None = None,
         expire_at: float | datetime | None = None,
     ) -> Counter:
         """Return a handle on a counter; ``shards`` is recorded as its number of shards, which only grows.
 
+        ``"auto"``: that number follows from how often the counter is written to (docs/howto/hot-counter.md).
         ``expire_at`` (epoch seconds, or a datetime with a time zone): then Redis removes the counter, all its shards
         together, and what is counted or arrives later does not count. The moment goes along with each flush, so the
         counter is never there without it; of two moments the later one holds, and a later one brings it to life again.
@@ -171,8 +198,44 @@ class Counters(CountersBase, KeyedCounters):
             await self._runner.close(limit)
         finally:
             if self._runner.over:  # else it was interrupted, and may go on
-                stop, self._stop = self._stop, nothing
-                await stop()
+                await self._stopped()
+
+    async def _stopped(self) -> None:
+        """The client is closed, if it is ours. By a task that no cancellation reaches: redis-py would not go on."""
+        if self._stopping is None or self._stopping.done():
+            if self._stop is nothing:
+                return
+            self._stopping = asyncio.create_task(self._stop_client())
+        await asyncio.shield(self._stopping)
+
+    async def _stop_client(self) -> None:
+        await self._stop()
+        self._stop = nothing
+
+    async def reset(self, name: Name) -> int:
+        """The counter is 0, wherever it is read: what Redis holds of it counts no more. Return how much that was.
+
+        What this process has counted is flushed first. What other processes count at the same time stays: of what they
+        had not told Redis yet, nothing is taken away. Nobody likes any more; keys of `incr_once` that have counted do
+        not count again before their ttl is over; a seed counts only what it is raised by. Two resets at the same time
+        take away nothing twice, and it may be repeated: after a reply that was lost, it returns what came since.
+        Cost: what `flush` costs, and up to 3 round trips; O(slots).
+        Raises: as `flush`; Unconfirmed with `durability`, if it is applied but not durable; WrongType, NotPermitted.
+        """
+        from redis_counters.drivers.tasks.resetting import taken_away
+
+        return await taken_away(self._runner, name_bytes(name), delete=False)
+
+    async def delete(self, name: Name) -> int:
+        """The counter is 0, and nothing of it is left in Redis; it may be counted again at once. Return what it was.
+
+        As `reset`, but for this: seeds are forgotten, so one that is told again counts as a whole; of what other
+        processes had told Redis, and not heard of yet, something may stay. The number of shards stays, if it is more
+        than one. Where the counter is in several regions, it is deleted in all, and kept in mind until all know.
+        """
+        from redis_counters.drivers.tasks.resetting import taken_away
+
+        return await taken_away(self._runner, name_bytes(name), delete=True)
 
     async def inspect(self, name: Name) -> Inspection:
         """Return what Redis holds of a counter: shards, slots, actors.
@@ -181,7 +244,7 @@ class Counters(CountersBase, KeyedCounters):
         """
         from redis_counters.protocol.inspection import inspect
 
-        return await self._runner.ask(inspect(self._core.reads, name))
+        return await self._runner.ask(all_of(inspect(self._core.reads, name)))
 
 
 class Counter(CounterBase):
@@ -199,3 +262,11 @@ class Counter(CounterBase):
         if max_age is None and (value := self._core.reads.at_hand(self._name)) is not None:
             return value
         return await self._counters.get(self._name, max_age=max_age)
+
+    async def reset(self) -> int:
+        """The counter is 0; return what it was. As `Counters.reset`."""
+        return await self._counters.reset(self._name)
+
+    async def delete(self) -> int:
+        """The counter is gone; return what it was. As `Counters.delete`."""
+        return await self._counters.delete(self._name)

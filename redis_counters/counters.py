@@ -6,12 +6,14 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from redis_counters.drivers.dropped import when_dropped
+from redis_counters.drivers.pacing import all_of
+from redis_counters.drivers.redis_py.transports import transport_of
 from redis_counters.drivers.threads import ThreadRunner
 from redis_counters.events import Event
-from redis_counters.face import CounterBase, CountersBase, make_core, names_bytes, nothing
+from redis_counters.face import CounterBase, CountersBase, check_options, make_core, names_bytes, nothing
 from redis_counters.face_keyed import KeyedCounters
 from redis_counters.protocol.durability import Durability
 from redis_counters.protocol.expiries import Expiry
@@ -40,7 +42,8 @@ class Counters(CountersBase, KeyedCounters):
         namespace: str = "rc",
         region: str = "main",
         actor: str | None = None,
-        shards: int | Mapping[str, int] = 1,
+        shards: int | Literal["auto"] | Mapping[str, int | Literal["auto"]] = 1,
+        shard_rate: float = 2_500.0,
         flush_interval: float = 0.1,
         max_batch: int = 500,
         max_pending: int = 1_000_000,
@@ -52,7 +55,7 @@ class Counters(CountersBase, KeyedCounters):
         reassert_window: float = 60.0,
         actor_ttl: float = 3600.0,
         retention: float = 86400.0,
-        buckets: int = 16,
+        buckets: int | None = None,
         rotate_slots: int = 10_000,
         rotate_age: float = 3600.0,
         observer: Callable[[Event], None] | None = None,
@@ -61,6 +64,7 @@ class Counters(CountersBase, KeyedCounters):
             "namespace": namespace,
             "region": region,
             "shards": shards,
+            "shard_rate": shard_rate,
             "flush_interval": flush_interval,
             "max_batch": max_batch,
             "max_pending": max_pending,
@@ -76,8 +80,9 @@ class Counters(CountersBase, KeyedCounters):
             "rotate_slots": rotate_slots,
             "rotate_age": rotate_age,
         }
-        core = make_core(client, asyncio=False, actor=actor, observer=observer, options=options)
-        self._runner = ThreadRunner(core, client)
+        transport = transport_of(client)
+        core = make_core(transport, asyncio=False, actor=actor, observer=observer, options=options)
+        self._runner = ThreadRunner(core, transport)
         self._begin(core, self._runner)
         when_dropped(self, self._runner.drop)
         self._stop: Callable[[], None] = nothing
@@ -86,11 +91,12 @@ class Counters(CountersBase, KeyedCounters):
     def from_url(cls, url: str, **options: Any) -> Counters:
         """Return counters on the Redis at a URL, with a client of their own that `close` ends too.
 
-        Schemes: redis, rediss, unix, valkey, valkeys, embedded, memory.
+        Schemes: redis, rediss, unix, valkey, valkeys; all but unix with +cluster or +sentinel; embedded, memory.
         Raises: UsageError for the URL or an option.
         """
         from redis_counters.drivers.urls import open_url
 
+        check_options(cls, options)
         opened = open_url(url, asyncio=False)
         try:
             self = cls(opened.client, **options)
@@ -99,6 +105,14 @@ class Counters(CountersBase, KeyedCounters):
             raise
         self._stop = self._runner.stop_client = opened.stop_all
         return self
+
+    if not TYPE_CHECKING:  # for those who check no types
+
+        async def __aenter__(self) -> NoReturn:
+            raise TypeError("these are blocking counters: use `with`, or those of redis_counters.asyncio")
+
+        async def __aexit__(self, *_of_an_error: object) -> None:
+            """Python looks for it before it calls __aenter__."""
 
     def __enter__(self) -> Counters:
         return self
@@ -126,17 +140,18 @@ class Counters(CountersBase, KeyedCounters):
         """
         wanted = names_bytes(names)
         values = self._runner.read(wanted.values(), checked_age(max_age))
-        return {name: values[raw] for name, raw in wanted.items()}
+        return dict(zip(wanted, map(values.__getitem__, wanted.values()), strict=True))
 
     def counter(
         self,
         name: Name,
         *,
-        shards: int | None = None,
+        shards: int | Literal["auto"] | None = None,
         expire_at: float | datetime | None = None,
     ) -> Counter:
         """Return a handle on a counter; ``shards`` is recorded as its number of shards, which only grows.
 
+        ``"auto"``: that number follows from how often the counter is written to (docs/howto/hot-counter.md).
         ``expire_at`` (epoch seconds, or a datetime with a time zone): then Redis removes the counter, all its shards
         together, and what is counted or arrives later does not count. The moment goes along with each flush, so the
         counter is never there without it; of two moments the later one holds, and a later one brings it to life again.
@@ -169,6 +184,31 @@ class Counters(CountersBase, KeyedCounters):
                 stop, self._stop = self._stop, nothing
                 stop()
 
+    def reset(self, name: Name) -> int:
+        """The counter is 0, wherever it is read: what Redis holds of it counts no more. Return how much that was.
+
+        What this process has counted is flushed first. What other processes count at the same time stays: of what they
+        had not told Redis yet, nothing is taken away. Nobody likes any more; keys of `incr_once` that have counted do
+        not count again before their ttl is over; a seed counts only what it is raised by. Two resets at the same time
+        take away nothing twice, and it may be repeated: after a reply that was lost, it returns what came since.
+        Cost: what `flush` costs, and up to 3 round trips; O(slots).
+        Raises: as `flush`; Unconfirmed with `durability`, if it is applied but not durable; WrongType, NotPermitted.
+        """
+        from redis_counters.drivers.threads.resetting import taken_away
+
+        return taken_away(self._runner, name_bytes(name), delete=False)
+
+    def delete(self, name: Name) -> int:
+        """The counter is 0, and nothing of it is left in Redis; it may be counted again at once. Return what it was.
+
+        As `reset`, but for this: seeds are forgotten, so one that is told again counts as a whole; of what other
+        processes had told Redis, and not heard of yet, something may stay. The number of shards stays, if it is more
+        than one. Where the counter is in several regions, it is deleted in all, and kept in mind until all know.
+        """
+        from redis_counters.drivers.threads.resetting import taken_away
+
+        return taken_away(self._runner, name_bytes(name), delete=True)
+
     def inspect(self, name: Name) -> Inspection:
         """Return what Redis holds of a counter: shards, slots, actors.
 
@@ -176,7 +216,7 @@ class Counters(CountersBase, KeyedCounters):
         """
         from redis_counters.protocol.inspection import inspect
 
-        return self._runner.ask(inspect(self._core.reads, name))
+        return self._runner.ask(all_of(inspect(self._core.reads, name)))
 
 
 class Counter(CounterBase):
@@ -194,3 +234,11 @@ class Counter(CounterBase):
         if max_age is None and (value := self._core.reads.at_hand(self._name)) is not None:
             return value
         return self._counters.get(self._name, max_age=max_age)
+
+    def reset(self) -> int:
+        """The counter is 0; return what it was. As `Counters.reset`."""
+        return self._counters.reset(self._name)
+
+    def delete(self) -> int:
+        """The counter is gone; return what it was. As `Counters.delete`."""
+        return self._counters.delete(self._name)

@@ -25,6 +25,7 @@ __all__ = [
     "Refused",
     "SchemaMismatch",
     "Unavailable",
+    "Unconfirmed",
     "UsageError",
     "WrongType",
 ]
@@ -98,6 +99,10 @@ class BufferFull(Unavailable):
 
 class NotRecorded(Unavailable):
     """The journal cannot be written. A call that raises this was not counted, it may be repeated later."""
+
+
+class Unconfirmed(Unavailable):
+    """Applied on the primary; Redis answers, but cannot confirm what `durability` asks for."""
 
 
 class OutcomeUnknown(CounterError):

@@ -23,10 +23,14 @@ not delivered        error     an amount is not known to be in Redis, and the cl
 reaped               info      this client closed actors of processes that were silent for `actor_ttl`
 folded               info      this client gathered the counts of such actors; no value changes
 cleaned              info      this client removed the records of actors that were folded long ago
+shards grown         info      a counter is written to so often that this client gave it more shards
 journal failed       error     the journal cannot be written; counting goes on, but would not survive a kill
 journal recovered    info      it can be written again
 journal taken over   info      the journal of a process that was killed is told to Redis
 journal damaged      error     a journal cannot be read and was set aside
+exchange failed      warning   one region does not get on to another; it is tried again, others go on
+exchange recovered   info      it got through again
+region behind        warning   a region had lost counts of its own; its peers have given them back
 ===================  ========  ====================================================================================
 """
 
@@ -66,9 +70,13 @@ class EventKind(Enum):
     REAPED = ("reaped", logging.INFO)
     FOLDED = ("folded", logging.INFO)
     CLEANED = ("cleaned", logging.INFO)
+    SHARDS_GROWN = ("shards grown", logging.INFO)
     JOURNAL_FAILED = ("journal failed", logging.ERROR)
     JOURNAL_RECOVERED = ("journal recovered", logging.INFO)
     JOURNAL_TAKEN_OVER = ("journal taken over", logging.INFO)
+    EXCHANGE_FAILED = ("exchange failed", logging.WARNING)
+    EXCHANGE_RECOVERED = ("exchange recovered", logging.INFO)
+    REGION_BEHIND = ("region behind", logging.WARNING)
     JOURNAL_DAMAGED = ("journal damaged", logging.ERROR)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import random
 import time
@@ -9,14 +10,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from redis_counters.drivers.chance import default_display, mint
-from redis_counters.drivers.redis_py.clients import check_encoding, is_asyncio, pool_of
 from redis_counters.drivers.redis_py.lanes import REPLY_TIMEOUT
+from redis_counters.drivers.transport import AwaitedTransport, Transport
 from redis_counters.errors import UsageError
 from redis_counters.events import Observer
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.durability import Durability
 from redis_counters.protocol.expiries import Expiry, Moment
+from redis_counters.protocol.keys import CLUSTER_BUCKETS
 from redis_counters.protocol.settings import make_settings
+from redis_counters.protocol.shards import Auto
 from redis_counters.protocol.stats import Stats
 from redis_counters.protocol.values import Name, name_bytes, name_shown, signed_amount, unsigned_amount
 
@@ -28,36 +31,37 @@ class Runner(Protocol):
 
     def wake(self, name: Name, amount: int) -> bool: ...
     def add(self, name: Name, amount: int) -> None: ...
-    def declare(self, name: bytes, shards: int | None, expire_at: Moment | None) -> Expiry | None: ...
+    def declare(self, name: bytes, shards: int | Auto | None, expire_at: Moment | None) -> Expiry | None: ...
     def stats(self) -> Stats: ...
 
 
 def make_core(
-    client: Any, *, asyncio: bool, actor: str | None, observer: Observer | None, options: Mapping[str, Any]
+    transport: Transport | AwaitedTransport,
+    *,
+    asyncio: bool,
+    actor: str | None,
+    observer: Observer | None,
+    options: Mapping[str, Any],
 ) -> Core:
-    """Return a core with these options. Raises TypeError, UsageError for the client or an option."""
-    check_encoding(pool_of(client))
-    if is_asyncio(client) != asyncio:
-        face, other = ("redis.asyncio", "redis_counters.asyncio") if not asyncio else ("redis", "redis_counters")
-        raise UsageError(f"client is one of {face}: use {other}.Counters with it")
+    """Return a core with these options. Raises TypeError, UsageError for an option."""
     if asyncio and options["on_full"] == "block":
         raise UsageError("on_full='block' is not possible in the asyncio face, where counting does not wait")
     if observer is not None and not callable(observer):
         raise TypeError(f"observer must be callable, not {type(observer).__name__}")
     options = {**options, "journal": _journal_path(options["journal"])}
+    if transport.grouped and options["buckets"] is None:
+        options["buckets"] = CLUSTER_BUCKETS
     settings = make_settings(actor=default_display() if actor is None else actor, **options)
     if settings.durability is not None:
-        _check_timeout(settings.durability, client.connection_pool)
-    core = Core(settings, mint, time.monotonic, time.time, random.random)
+        check_timeout(settings.durability, transport.reply_timeout() or REPLY_TIMEOUT)
+    core = Core(settings, mint, time.monotonic, time.time, random.random, grouped=transport.grouped)
     core.observer = observer
     core.display = default_display if actor is None else None
     return core
 
 
-def _check_timeout(durability: Durability, pool: Any) -> None:
+def check_timeout(durability: Durability, limit: float) -> None:
     """Raises UsageError if the client, or we for it, would give up before Redis has answered."""
-    connection = pool.connection_class(**pool.connection_kwargs)  # made, not opened: defaults differ by version
-    limit = connection.socket_timeout or REPLY_TIMEOUT
     if durability.timeout >= limit:
         raise UsageError(
             f"durability: timeout must be less than the client waits for an answer (its socket_timeout), {limit:g} s, "
@@ -75,6 +79,20 @@ def _journal_path(journal: str | os.PathLike[str] | None) -> str | None:
     if not path or "\0" in path:
         raise UsageError(f"journal must be the path of a directory, got {path!r}")
     return path
+
+
+def check_options(counters: type[CountersBase], options: Mapping[str, Any]) -> None:
+    """Raises TypeError for an option that is none of the counters, but, it may be, one of a client."""
+    known = inspect.signature(counters).parameters.keys() - {"client"}
+    if unknown := next((name for name in options if name not in known), None):
+        from difflib import get_close_matches  # imported only where something is wrong
+
+        if meant := get_close_matches(unknown, known, n=1, cutoff=0.8):
+            raise TypeError(f"from_url() has no option {unknown!r}; is it {meant[0]!r}?")
+        raise TypeError(
+            f"from_url() has no option {unknown!r}: what is for the connection belongs in the URL, or hand a client to "
+            "Counters()"
+        )
 
 
 class CountersBase:
@@ -176,7 +194,11 @@ def names_bytes(names: Iterable[Name]) -> dict[Name, bytes]:
     """Return the names as given, and as they are used. Raises TypeError, UsageError."""
     if isinstance(names, (str, bytes)):
         raise TypeError(f"names must be an iterable of names, not one {type(names).__name__}")
-    return {name: name_bytes(name) for name in names}
+    names = tuple(names)
+    try:
+        return dict(zip(names, map(str.encode, names), strict=True))  # type: ignore[arg-type]
+    except (TypeError, UnicodeEncodeError):  # bytes among them, or what is no name
+        return {name: name_bytes(name) for name in names}
 
 
 def nothing() -> None:

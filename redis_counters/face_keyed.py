@@ -26,9 +26,12 @@ class KeyedCounters:
     _runner: ThreadRunner
 
     def _use(self, uses: Uses[T]) -> T:
-        from redis_counters.drivers.threads.keyed import keyed_of
+        keyed = self._runner.keyed
+        if keyed is None:
+            from redis_counters.drivers.threads.keyed import keyed_of
 
-        return keyed_of(self._runner).use(uses)
+            keyed = keyed_of(self._runner)
+        return keyed.use(uses)
 
     def incr_once(self, name: Name, key: str | bytes, amount: int = 1, *, ttl: float | timedelta = 86400) -> bool:
         """The counter is higher by ``amount``, once for this key, whoever calls how often; return whether just now.

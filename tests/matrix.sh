@@ -15,16 +15,24 @@ count() { # PYTHON REDIS_PY
   "$venv/bin/python" - <<'RUN'
 import subprocess
 import sys
+from contextlib import ExitStack
 
 from tests.servers import RealServer, kinds
+from tests.topologies import Cluster, Pair, Sentinels
 
 if not kinds():
     sys.exit("no server: neither on PATH nor in a wheel that is built for this Python and machine")
-server = RealServer.start(kinds()[0])
-try:
-    sys.exit(subprocess.run([sys.executable, "tests/drivers/run_small.py", server.url]).returncode)
-finally:
-    server.stop()
+with ExitStack() as stack:
+    server = RealServer.start(kinds()[0])
+    stack.callback(server.stop)
+    pair = Pair(kinds()[0])
+    stack.callback(pair.stop)
+    sentinels = Sentinels(pair)
+    stack.callback(sentinels.stop)
+    cluster = Cluster(kinds()[0])
+    stack.callback(cluster.stop)
+    script = [sys.executable, "tests/drivers/run_small.py", server.url, sentinels.url, cluster.url.partition(",")[0]]
+    sys.exit(subprocess.run(script).returncode)
 RUN
 }
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 from importlib.util import find_spec
+from typing import NoReturn
 
 import pytest
 
 REQUIRED = "REDIS_COUNTERS_REQUIRE"
-KNOWN = ("mount", "matplotlib")
+KNOWN = ("mount", "matplotlib", "compose")
 
 
 def required() -> set[str]:
@@ -21,7 +24,7 @@ def required() -> set[str]:
     return asked
 
 
-def lacks(what: str, why: str) -> None:
+def lacks(what: str, why: str) -> NoReturn:
     """The test cannot run here: it is skipped, or fails if that is required."""
     assert what in KNOWN
     if what in required():
@@ -32,3 +35,11 @@ def lacks(what: str, why: str) -> None:
 def needs_matplotlib() -> None:
     if find_spec("matplotlib") is None:
         lacks("matplotlib", "the picture needs matplotlib, of the group bench")
+
+
+def compose() -> list[str]:
+    """Return the command of Docker Compose, in either of its forms."""
+    for command in (["docker", "compose"], ["docker-compose"]):
+        if shutil.which(command[0]) and not subprocess.run([*command, "version"], capture_output=True).returncode:
+            return command
+    lacks("compose", "neither docker compose nor docker-compose is here")

@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK=1 REDIS_COUNTERS_URL=embedded://
 
 for page in "$root"/docs/quickstart-*.md; do
   name=$(basename "$page" .md)
-  packages=$(sed -n "s/^pip install '\?redis-counters\(\[[a-z,]*\]\)'\?/\1/p" "$page")
+  packages=$(sed -n "s/^pip install '\?\.\(\[[a-z,]*\]\)'\?/\1/p" "$page")
   extras=${packages%% *}
   read -ra others <<<"${packages#"$extras"}"
   "${2:-python3}" -m venv "$place/$name"

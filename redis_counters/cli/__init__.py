@@ -15,7 +15,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in {"rich", "typer"}:
             raise
-        print("redis-counters: the command line needs an extra: pip install 'redis-counters[cli]'", file=sys.stderr)
+        print("redis-counters: the command line needs redis-counters with the extra `cli`", file=sys.stderr)
         sys.exit(2)
     from redis_counters.cli.app import run
 

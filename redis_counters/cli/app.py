@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import redis
 import typer
+from redis.exceptions import RedisClusterException
 
 import redis_counters
 from redis_counters.cli import options, output
@@ -18,10 +19,14 @@ from redis_counters.cli.bench import bench
 from redis_counters.cli.count import count
 from redis_counters.cli.demo import demo
 from redis_counters.cli.doctor import doctor
+from redis_counters.cli.exchange import exchange
 from redis_counters.cli.inspection import inspect
 from redis_counters.cli.keeping import actors, fold
-from redis_counters.cli.values import get, incr
-from redis_counters.drivers.redis_py.errors import translate
+from redis_counters.cli.regions import regions
+from redis_counters.cli.resharding import reshard
+from redis_counters.cli.values import delete, get, incr, reset
+from redis_counters.cli.verify import verify
+from redis_counters.drivers.redis_py.errors import translate, translate_reply
 from redis_counters.errors import CounterError, Unavailable, UsageError
 
 PROGRAM = "redis-counters"
@@ -46,9 +51,15 @@ def _add(command: Callable[..., None], **settings: Any) -> None:
 _add(count)
 _add(get)
 _add(incr, ignore_unknown_options=True)  # a negative amount looks like an option
+_add(reset)
+_add(delete)
 _add(inspect)
 _add(actors)
 _add(fold)
+_add(reshard)
+_add(exchange)
+_add(regions)
+_add(verify)
 _add(doctor)
 _add(bench)
 _add(demo)
@@ -101,13 +112,15 @@ def run(arguments: Sequence[str]) -> int:
         output.forget_standard_output()
         return _failed(error, FAILED)
     except UsageError as error:
-        return _failed(error, USAGE)
-    except (redis.ConnectionError, redis.TimeoutError, Unavailable) as error:
-        known = translate(error) or error  # doctor and bench use a client of redis-py themselves
+        return _failed(error, USAGE, before=_giver_of_url(arguments) if str(error).startswith("url ") else "")
+    except redis.ResponseError as error:  # doctor and bench use a client of redis-py themselves
+        return _failed(translate_reply(error), FAILED)
+    except (redis.RedisError, RedisClusterException, Unavailable) as error:
+        known = translate(error) or error
         said = options.URL_VARIABLE in os.environ or any(argument.startswith("--url") for argument in arguments)
-        lost = "not reachable" in str(known) and not said
-        return _failed(known, FAILED, f"--url or {options.URL_VARIABLE} says where it is" if lost else "")
-    except (CounterError, redis.RedisError, OSError) as error:
+        lost = "not reachable" in str(known) and not said and not str(known).startswith("region ")
+        return _failed(known, FAILED, options.WHERE if lost else "")
+    except (CounterError, OSError) as error:
         return _failed(error, FAILED)
     except (KeyboardInterrupt, typer.Abort):
         output.complain("interrupted")
@@ -119,9 +132,15 @@ def run(arguments: Sequence[str]) -> int:
         return _failed(error, USAGE, f"{context.command_path if context else PROGRAM} --help tells more")
 
 
-def _failed(error: Exception, code: int, hint: str = "") -> int:
+def _giver_of_url(arguments: Sequence[str]) -> str:
+    if any(argument.startswith("--url") for argument in arguments):
+        return "--url: "
+    return f"{options.URL_VARIABLE}: " if options.URL_VARIABLE in os.environ else ""
+
+
+def _failed(error: Exception, code: int, hint: str = "", before: str = "") -> int:
     # The errors of the command-line parser, whose class typer does not export, tell their message by a method.
     text = error.format_message() if hasattr(error, "format_message") else str(error)
     text = " ".join(text.split()) or type(error).__name__
-    output.complain(f"{text.rstrip('.')}; {hint}" if hint else text)
+    output.complain(before + (f"{text.rstrip('.')}; {hint}" if hint else text))
     return code

@@ -5,12 +5,14 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Annotated
 
 import redis
 import typer
+from redis.exceptions import RedisClusterException
 
 from redis_counters import Counters
 from redis_counters.cli import options, output
@@ -74,8 +76,10 @@ def run(url: str, namespace: str, region: str, seconds: float) -> list[Result]:
     """Measure the four ways of counting, each for about ``seconds``, in keys of this namespace, and remove these."""
     scratch, distinct = namespace_bytes(namespace), [f"name:{number}" for number in range(MOST_DISTINCT)]
     opened = open_url(url, asyncio=False)
-    client: redis.Redis = opened.client
-    try:
+    with ExitStack() as stack:
+        stack.callback(opened.stop_all)
+        client: redis.Redis = opened.connected()
+        stack.enter_context(_scratch(client, scratch, distinct))
         with Counters(client, namespace=namespace, region=region) as counters:
             counters.incr("warm")
             counters.flush(timeout=10)
@@ -85,11 +89,18 @@ def run(url: str, namespace: str, region: str, seconds: float) -> list[Result]:
                 _hot(counters, seconds),
                 _distinct(counters, distinct, seconds),
             ]
-    finally:
-        try:
-            _remove(client, _keys(scratch, [b"warm", b"hot", *(name.encode() for name in distinct)]))
-        finally:
-            opened.stop_all()
+
+
+@contextmanager
+def _scratch(client: redis.Redis, namespace: bytes, distinct: list[str]) -> Iterator[None]:
+    """No key of ours is left afterwards; where something else has failed, that is what is told."""
+    try:
+        yield
+    except BaseException:
+        with suppress(redis.RedisError, RedisClusterException, OSError):
+            _remove(client, _keys(namespace, distinct))
+        raise
+    _remove(client, _keys(namespace, distinct))
 
 
 def _timed(what: str, seconds: float, step: Callable[[], int], finish: Callable[[], int]) -> Result:
@@ -157,11 +168,12 @@ def _distinct(counters: Counters, names: list[str], seconds: float) -> Result:
     return Result(result.what, result.increments, result.seconds, found)
 
 
-def _keys(namespace: bytes, names: list[bytes]) -> Iterator[bytes]:
+def _keys(namespace: bytes, distinct: list[str]) -> Iterator[bytes]:
     space = KeySpace(namespace, DEFAULT_BUCKETS)
     yield from (namespace + b":loop", namespace + b":pipeline", meta_key(namespace))
-    yield from space.registries
-    for name in names:
+    for bucket, registry in enumerate(space.registries):
+        yield from (registry, space.index(bucket))
+    for name in (b"warm", b"hot", *(name.encode() for name in distinct)):
         yield space.shard_key(name, 0)[1]
 
 

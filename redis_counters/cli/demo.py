@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import urlsplit
 
 import redis
@@ -23,13 +23,14 @@ from redis_counters.cli.demo_crew import Crew
 from redis_counters.cli.demo_script import Script
 from redis_counters.cli.demo_worker import HOT, NAMESPACE, OTHERS, PLAIN
 from redis_counters.drivers.embedded import EmbeddedServer
-from redis_counters.errors import Unavailable
+from redis_counters.errors import Unavailable, UsageError
 from redis_counters.testing import LossyLink
 
 INTERRUPTED = 130
 PLAIN_LOSS = 1000  # of so many INCRs one reply is lost; redis-py sends INCRBY for incr()
 OUR_LOSS = 50  # of so many commands of redis-counters
 _LONGEST = 600  # seconds
+COLUMNS = ("", "issued", "INCR", "error", "redis-counters", "error")  # of the table at the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ class Outcome:
 
 
 def demo(
+    context: typer.Context,
     seconds: Annotated[
         float,
         typer.Option("--seconds", min=1, max=_LONGEST, callback=options.a_number, help="How long the workers count."),
@@ -69,6 +71,15 @@ def demo(
         bool,
         typer.Option(
             "--web", metavar="", help="A page to like posts on, in a browser, until Ctrl-C.", show_default=False
+        ),
+    ] = False,
+    regions: Annotated[
+        bool,
+        typer.Option(
+            "--regions",
+            metavar="",
+            help="Three servers that exchange what they count, and a partition between them.",
+            show_default=False,
         ),
     ] = False,
     host: Annotated[
@@ -86,33 +97,56 @@ def demo(
     replies get lost on the way. Exit code 0 if every count of redis-counters is exact, else 1.
 
     With --web it is a page in a browser: twenty posts to like, a crowd and a link that loses replies to switch on.
+
+    With --regions three servers count for themselves, an exchange tells each what the others have, and one of them is
+    cut off and comes back: by itself, or on a terminal when a key is pressed. Exit code 0 if all are equal and exact.
     """
+    if web and regions:
+        raise UsageError("--web and --regions are two demos: one at a time")
     if web:
         from redis_counters.cli.web.command import run_web  # with the extra web
 
         raise typer.Exit(run_web(host, port, as_json))
+    for option in ("host", "port"):
+        source = context.get_parameter_source(option)
+        if source is not None and source.name == "COMMANDLINE":
+            raise UsageError(f"--{option} says where the page listens: it goes with --web")
+    if regions:
+        from redis_counters.cli.demo_regions_view import run_regions
+
+        with _signals():
+            raise typer.Exit(run_regions(seconds, as_json=as_json))
     console = Console(highlight=False)
     show: Callable[[RenderableType], object] = _nothing
     tell: Callable[[str], object] = _nothing
     with _signals(), ExitStack() as stack:
         if not as_json:
-            tell = console.print
+            terminal = sys.stdout.isatty()
+            tell = console.print if terminal else _plain
             tell(
                 f"For {seconds:g} s four processes count the same by INCR and by redis-counters, on a private server,"
                 " over links that lose replies; one process will be replaced, one frozen for a while."
             )
-            if sys.stdout.isatty():
+            if terminal:
                 live = stack.enter_context(Live(console=console, auto_refresh=False, transient=True))
                 show = lambda table: live.update(table, refresh=True)  # noqa: E731 - a def would hide that it is one call
         outcome, interrupted = run(seconds, show, tell)
     if as_json:
         output.print_json(asdict(outcome) | {"exact": outcome.exact, "interrupted": interrupted})
     else:
-        console.print(_final(outcome, interrupted))
-        console.print(
-            "To see it in a browser, and click: redis-counters demo --web (in a checkout: make demo DEMO_ARGS=--web)"
-        )
+        if sys.stdout.isatty():
+            console.print(_final(outcome, interrupted))
+        else:
+            tell(_title(interrupted))
+            output.print_table("", COLUMNS, [[str(cell) for cell in row] for row in _rows(outcome)])
+            output.print_lines(line.encode() for line in [_notes(outcome), *outcome.errors])
+        tell("To see it in a browser, and click: redis-counters demo --web (in a checkout: make demo DEMO_ARGS=--web)")
     raise typer.Exit(INTERRUPTED if interrupted else 0 if outcome.exact else 1)
+
+
+def _plain(line: object) -> None:
+    """A line in a pipe is as long as it is."""
+    output.print_lines([str(line).encode()])
 
 
 def _nothing(_: object) -> None:
@@ -189,30 +223,41 @@ def _live(crew: Crew, client: redis.Redis, counters: Counters) -> RenderableType
 
 
 def _final(outcome: Outcome, interrupted: bool) -> RenderableType:
-    title = "When it was interrupted" if interrupted else "At the end"
-    table = Table(title=f"{title}, after all workers had closed", title_justify="left")
-    for column in ("", "issued", "INCR", "error", "redis-counters", "error"):
+    table = Table(title=_title(interrupted), title_justify="left")
+    for column in COLUMNS:
         table.add_column(column, justify="right" if column else "left")
+    for row in _rows(outcome):
+        table.add_row(*row)
+    return Group(table, Text(_notes(outcome)), *(Text(line, style="red") for line in outcome.errors))
+
+
+def _title(interrupted: bool) -> str:
+    return f"{'When it was interrupted' if interrupted else 'At the end'}, after all workers had closed"
+
+
+def _rows(outcome: Outcome) -> Iterator[list[str | Text]]:
     issued, both = outcome.issued, (outcome.incr, outcome.ours)
     for label, wanted, results in (
         (f"the hot name {HOT!r}", issued.hot, [side.hot for side in both]),
         (f"{len(OTHERS):,} other names", issued.others, [side.others for side in both]),
         ("all names", issued.hot + issued.others, [side.hot + side.others for side in both]),
     ):
-        cells: list[Any] = [f"{wanted:,}"]
+        cells: list[str | Text] = [label, f"{wanted:,}"]
         for result in results:
             style = "green" if result == wanted else "red"
             cells += [f"{result:,}", Text(f"{result - wanted:+,}" if result != wanted else "0", style=style)]
-        table.add_row(label, *cells)
+        yield cells
     wrong = [Text(f"{side.wrong_names:,}", style="red" if side.wrong_names else "green") for side in both]
-    table.add_row("names that are wrong", "", "", wrong[0], "", wrong[1])
-    notes = (
+    yield ["names that are wrong", "", "", wrong[0], "", wrong[1]]
+
+
+def _notes(outcome: Outcome) -> str:
+    return (
         "Each increment was issued twice by the same line of the same process: as an INCR of its own, by a client with"
         f" redis-py's defaults, over a link that lost one reply in {PLAIN_LOSS:,} ({outcome.incr_replies_lost:,} in"
         f" all); and to redis-counters, over a link that lost one reply in {OUR_LOSS} ({outcome.our_replies_lost:,} of"
         f" {outcome.our_commands:,}). Both count at INCR's pace, for each increment waits for its INCR."
     )
-    return Group(table, Text(notes), *(Text(line, style="red") for line in outcome.errors))
 
 
 @contextmanager

@@ -9,17 +9,20 @@ from typing import Any
 
 import redis
 import typer
-from redis.exceptions import NoPermissionError, NoScriptError, ReadOnlyError
+from redis.exceptions import NoScriptError, RedisClusterException
 
 from redis_counters.cli import findings, options, output
 from redis_counters.cli.findings import Facts, Finding, Level, Trial
-from redis_counters.drivers.redis_py.asking import ask
+from redis_counters.drivers.redis_py.errors import reply_to_one, translate, translate_reply
+from redis_counters.drivers.redis_py.transports import transport_of
 from redis_counters.drivers.urls import open_url
 from redis_counters.errors import CounterError
 from redis_counters.protocol.answers import list_of
-from redis_counters.protocol.keys import KeySpace, namespace_bytes
+from redis_counters.protocol.keys import CLUSTER_BUCKETS, KeySpace, namespace_bytes
 from redis_counters.protocol.namespace import look_up_namespace, settled_keys
 from redis_counters.protocol.settings import Settings, make_settings
+
+Client = redis.Redis | redis.RedisCluster
 
 CONFIG = ("maxmemory", "maxmemory-policy", "save", "appendonly", "appendfsync", "min-replicas-to-write")
 
@@ -55,40 +58,68 @@ INSIDE = ("TIME", "EXISTS", "HGET", "HMGET", "HGETALL", "HDEL", "HSET", "HSETNX"
 
 
 def examine(
-    client: redis.Redis, namespace: str = options.DEFAULT_NAMESPACE, region: str = options.DEFAULT_REGION
+    client: Client, namespace: str = options.DEFAULT_NAMESPACE, region: str = options.DEFAULT_REGION
 ) -> list[Finding]:
     """What is good and bad about a server, and a client, for counters in this namespace. Writes nothing that stays.
 
     Raises: redis.RedisError, if the server does not answer.
     """
-    info, info_trial = _info(client)
-    config, config_trial = _config(client)
+    clustered = isinstance(client, redis.RedisCluster)
+    if isinstance(client, redis.Redis) and (sentinel := findings.sentinel(_info(client)[0])):
+        return [sentinel]
     settings: Facts = client.get_connection_kwargs()
+    looked_up = _look_up(client, make_settings(namespace=namespace, region=region))
+    servers: dict[str, list[Finding]] = {}
+    trials: list[Trial] = []
+    for address, one in _servers(client).items():
+        info, info_trial = _info(one)
+        config, config_trial = _config(one)
+        trials += [trial for trial in (info_trial, config_trial) if trial not in trials]
+        servers[address] = [
+            findings.server({**info, "redis_mode": "", "cluster_enabled": 0} if clustered else info),
+            findings.eviction(info, config),
+            findings.persistence(info, config),
+            findings.replication(info, config),
+        ]
+    of_servers = findings.of_all_servers(servers)
+    needed = list(try_commands(client, namespace_bytes(namespace)))
+    scans = list(_try_scans(client, namespace_bytes(namespace)))
+    for_keyed = list(try_keyed(client, namespace_bytes(namespace)))
+    stamping = list(try_stamping(client, namespace_bytes(namespace)))
+    exchanging = list(try_exchanging(client, namespace_bytes(namespace)))
+    tried = [*needed, *scans, *for_keyed, *stamping, *exchanging, *trials]
+    obstacle = findings.obstacle(tried, of_servers)
     return [
-        findings.server(info),
-        findings.eviction(info, config),
-        findings.persistence(info, config),
-        findings.replication(info, config),
-        *findings.permissions(try_commands(client, namespace_bytes(namespace))),
-        *findings.housekeeping(_try_scans(client, namespace_bytes(namespace))),
-        findings.namespace(_look_up(client, make_settings(namespace=namespace, region=region))),
-        *findings.keyed(try_keyed(client, namespace_bytes(namespace))),
-        *findings.optional_permissions([info_trial, config_trial]),
+        *([_cluster(client, looked_up)] if clustered else []),
+        *of_servers,
+        *(findings.permissions(needed) if obstacle is None else obstacle),
+        *(findings.housekeeping(scans) if obstacle is None else []),
+        findings.namespace(looked_up),
+        *(findings.keyed(for_keyed) if obstacle is None else []),
+        *(findings.stamping(stamping) if obstacle is None else []),
+        *(findings.exchanging(exchanging) if obstacle is None else []),
+        *(findings.optional_permissions(trials) if obstacle is None else []),
         findings.retries(*_retries(settings)),
         findings.connection(settings),
     ]
 
 
 def doctor(
+    context: typer.Context,
     url: options.Url = options.DEFAULT_URL,
     namespace: options.Namespace = options.DEFAULT_NAMESPACE,
     region: options.Region = options.DEFAULT_REGION,
     as_json: options.Json = False,
 ) -> None:
     """Check the server, its settings and the permissions; say what to do. Exit code 1 if something does not work."""
+    make_settings(namespace=namespace, region=region)  # what is wrong with an option is told as such
     opened = open_url(url, asyncio=False)
     try:
-        found = examine(opened.client, namespace, region)
+        found = examine(opened.connected(), namespace, region)
+    except (redis.RedisError, RedisClusterException) as error:
+        said = context.get_parameter_source("url")
+        known = translate_reply(error) if isinstance(error, redis.ResponseError) else translate(error) or error
+        found = [findings.no_server(str(known), "" if said is None or said.name != "DEFAULT" else options.WHERE)]
     finally:
         opened.stop_all()
     if as_json:
@@ -101,7 +132,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-def try_commands(client: redis.Redis, namespace: bytes) -> Iterator[Trial]:
+def try_commands(client: Client, namespace: bytes) -> Iterator[Trial]:
     """Every command that is needed, tried on keys like those of counters. Cost: 5 round trips at most."""
     token = secrets.token_hex(8).encode()
     key, meta = b"{%b:0}:doctor:%b" % (namespace, token), b"%b:doctor:%b" % (namespace, token)
@@ -129,30 +160,47 @@ def try_commands(client: redis.Redis, namespace: bytes) -> Iterator[Trial]:
     )
 
 
-def _look_up(client: redis.Redis, settings: Settings) -> KeySpace | CounterError | None:
+def _look_up(client: Client, settings: Settings) -> KeySpace | CounterError | None:
     """The keys of the namespace, None if it is not in use, or what keeps it from being used or looked up."""
     try:
-        (raw,) = ask(client, [look_up_namespace(settings)])
+        (raw,) = transport_of(client).ask([look_up_namespace(settings)])
         values = list_of(raw)
         return None if None in values else settled_keys(values, settings)
     except CounterError as error:
         return error
 
 
-def _try_scans(client: redis.Redis, namespace: bytes) -> Iterator[Trial]:
+def _servers(client: Client) -> dict[str, redis.Redis]:
+    """Return a client of each server that takes counts, by address."""
+    if not isinstance(client, redis.RedisCluster):
+        return {"": client}
+    cluster: Any = client  # redis-py leaves some of it without types
+    return {f"{node.host}:{node.port}": cluster.get_redis_connection(node) for node in cluster.get_primaries()}
+
+
+def _cluster(client: Any, keys: KeySpace | CounterError | None) -> Finding:
+    node = client.get_primaries()[0]
+    facts = client.get_redis_connection(node).execute_command("CLUSTER INFO")
+    buckets = keys.buckets if isinstance(keys, KeySpace) else CLUSTER_BUCKETS
+    return findings.cluster(facts, len(client.get_primaries()), len(client.get_replicas()), buckets)
+
+
+def _try_scans(client: Client, namespace: bytes) -> Iterator[Trial]:
     """What the janitor reads with, outside of scripts."""
     yield _try(client, "SCAN", b"0", b"COUNT", 1)[0]
     yield _try(client, "HSCAN", b"{%b:0}:doctor" % namespace, b"0")[0]
 
 
-def try_keyed(client: redis.Redis, namespace: bytes) -> Iterator[Trial]:
-    """What keyed calls (`incr_once`, `likes`) and counters that expire need beside that. Leaves no key."""
+def try_keyed(client: Client, namespace: bytes) -> Iterator[Trial]:
+    """What keyed calls, counters that expire, and such as get fewer shards need beside that. Leaves no key."""
     key = b"{%b:0}:doctor:%b" % (namespace, secrets.token_hex(8).encode())
     yield _try(client, "SISMEMBER", key, b"m")[0]
     yield _try(client, "SMISMEMBER", key, b"m")[0]
     yield _try(client, "TYPE", key)[0]
     yield _try(client, "PTTL", key)[0]
     yield _try(client, "PEXPIREAT", key, 1)[0]
+    yield _try(client, "GET", key)[0]
+    yield _try(client, "SET", key, b"", b"XX")[0]  # only if it is there, and it is not
     remove, _ = _try(client, "SREM", key, b"m")
     yield remove
     if not remove.error:  # else what SADD makes would stay
@@ -160,7 +208,26 @@ def try_keyed(client: redis.Redis, namespace: bytes) -> Iterator[Trial]:
         _try(client, "SREM", key, b"m")
 
 
-def _try(client: redis.Redis, command: str, *arguments: Any) -> tuple[Trial, Any]:
+def try_stamping(client: Client, namespace: bytes) -> Iterator[Trial]:
+    """What counting needs beside that in a namespace that regions exchange. Leaves no key."""
+    key = b"{%b:0}:doctor:%b" % (namespace, secrets.token_hex(8).encode())
+    yield _try(client, "ZSCORE", key, b"m")[0]
+    yield _try(client, "ZMSCORE", key, b"m")[0]
+    yield _try(client, "ZADD", key, b"XX", 1, b"m")[0]  # only if it is there, and it is not
+
+
+def try_exchanging(client: Client, namespace: bytes) -> Iterator[Trial]:
+    """What an exchange between regions, and looking at one, need besides. Leaves no key."""
+    key = b"{%b:0}:doctor:%b" % (namespace, secrets.token_hex(8).encode())
+    yield _try(client, "HKEYS", key)[0]
+    yield _try(client, "ZRANGEBYSCORE", key, 0, 0)[0]
+    yield _try(client, "ZREVRANGE", key, 0, 0)[0]
+    yield _try(client, "ZREVRANGEBYSCORE", key, 0, 0)[0]
+    yield _try(client, "ZCOUNT", key, 0, 0)[0]
+    yield _try(client, "ZSCAN", key, b"0")[0]
+
+
+def _try(client: Client, command: str, *arguments: Any) -> tuple[Trial, Any]:
     send: Any = client.execute_command  # without types in redis-py
     try:
         answer = send(command, *arguments)
@@ -174,11 +241,8 @@ def _try(client: redis.Redis, command: str, *arguments: Any) -> tuple[Trial, Any
 
 
 def _told(error: redis.ResponseError) -> str:
-    """The server's words; redis-py takes the leading code off where it has a class for it."""
-    for kind, code in ((NoPermissionError, "NOPERM"), (ReadOnlyError, "READONLY")):
-        if isinstance(error, kind) and not str(error).startswith(code):
-            return f"{code} {error}"
-    return str(error) or type(error).__name__
+    """The server's words, with the code in front that redis-py takes off."""
+    return reply_to_one(error).text
 
 
 def _inside(answers: Any) -> list[Trial]:

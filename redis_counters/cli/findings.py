@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
+from redis_counters.drivers.redis_py.errors import NO_SENTINEL
 from redis_counters.errors import CounterError, SchemaMismatch
+from redis_counters.protocol.commands import ErrorReply
 from redis_counters.protocol.keys import KeySpace
+from redis_counters.protocol.refusals import IN_A_CLUSTER, error_for
 
 # Below this version scripts lack what they need: effects replication by default, HSET of several fields.
 _OLDEST = (6, 2)
 # The words by which a server tells that the user may not do it, in the code or, inside a script, in the text.
 _DENIALS = ("NOPERM", "ACL failure", "The user executing the script can't")
+# What keeps a server from carrying out a command, whoever sends it: a sign of it, and what to do.
+_OBSTACLES = {
+    IN_A_CLUSTER: "Use a URL with redis+cluster://, or a RedisCluster client.",
+    NO_SENTINEL: "Use redis://host:port.",
+    "CLUSTERDOWN": "See CLUSTER INFO.",
+    "READONLY": "Connect to the primary.",
+    "OOM": "Raise maxmemory, or remove what is not needed.",
+    "MISCONF": "The server cannot write its disk: see its log.",
+    "NOREPLICAS": "See min-replicas-to-write, and the followers.",
+    "DB index": "Name another database in the URL: redis://host:port/0.",
+}
 
 
 class Level(str, Enum):
@@ -45,6 +59,14 @@ class Trial:
         return self.error is not None and any(word in self.error for word in _DENIALS)
 
     @property
+    def lacking(self) -> bool:
+        """The server does not have the command, or not by this name."""
+        error = (self.error or "").lower()
+        return "unknown redis command" in error or f"unknown command {self.command.split()[0].lower()!r}" in (
+            error.replace("`", "'")
+        )
+
+    @property
     def denied_key(self) -> bool:
         """The command is allowed, the key is not."""
         return self.denied and "access" in (self.error or "")
@@ -62,10 +84,67 @@ def server(info: Facts) -> Finding:
     if kind not in {"Redis", "Valkey"}:
         return Finding("server", Level.WARNING, found, "Only Redis and Valkey are tested.")
     if str(info.get("redis_mode", "")) == "cluster" or str(info.get("cluster_enabled", "0")) == "1":
-        return Finding("server", Level.PROBLEM, f"{found}, in cluster mode", "Use a server without cluster mode.")
+        advice = "Use a URL with redis+cluster://, or a RedisCluster client: one server has a part of the keys."
+        return Finding("server", Level.PROBLEM, f"{found}, in cluster mode", advice)
     if kind == "Redis" and _numbers(version) < _OLDEST:
         return Finding("server", Level.PROBLEM, found, "Upgrade to Redis 6.2 or later, or to Valkey.")
     return Finding("server", Level.OK, found)
+
+
+def sentinel(info: Facts) -> Finding | None:
+    """Return what is to be said of a Sentinel, None for a server that may hold counts."""
+    if str(info.get("redis_mode", "")) != "sentinel":
+        return None
+    advice = "Use redis+sentinel://host:port/service, which asks it for the primary."
+    return Finding("server", Level.PROBLEM, "this is a Sentinel", advice)
+
+
+def no_server(text: str, advice: str) -> Finding:
+    """Return what is to be said where nothing could be asked."""
+    return Finding("server", Level.PROBLEM, _cut(text), f"{advice}." if advice else "")
+
+
+def obstacle(trials: Iterable[Trial], before: Iterable[Finding]) -> list[Finding] | None:
+    """What keeps commands from being carried out, whoever sends them: then nothing is known of permissions.
+
+    One finding, or none if those before have told it; None if there is no such thing.
+    """
+    texts = [trial.error for trial in trials if trial.error and not trial.denied and not trial.lacking]
+    if not texts:
+        return None
+    signs = {"server": IN_A_CLUSTER, "replication": "READONLY"}
+    if any(each.level is Level.PROBLEM and signs.get(each.check) in (texts[0], texts[0][:8]) for each in before):
+        return []
+    text = error_for(ErrorReply(texts[0]), None)
+    advice = next((advice for sign, advice in _OBSTACLES.items() if sign in texts[0]), "See the server's message.")
+    return [Finding("commands", Level.PROBLEM, _cut(str(text)), advice)]
+
+
+def cluster(facts: Facts, primaries: int, replicas: int, buckets: int) -> Finding:
+    """Whether a cluster is whole, and keys can be spread over it. ``facts``: of CLUSTER INFO."""
+    found = f"{primaries} primaries, {replicas} replicas, {buckets} buckets"
+    state = str(facts.get("cluster_state", ""))
+    if state != "ok":
+        return Finding("cluster", Level.PROBLEM, f"{found}, state {state or 'not known'}", "See CLUSTER INFO.")
+    if not replicas:
+        advice = "Give each primary a replica: what is on a primary that fails cannot be counted meanwhile."
+        return Finding("cluster", Level.WARNING, found, advice)
+    if buckets < 4 * primaries:
+        advice = "About 16 buckets per primary spread better; the number is settled at a namespace's first use."
+        return Finding("cluster", Level.WARNING, found, advice)
+    return Finding("cluster", Level.OK, found)
+
+
+def of_all_servers(found: Mapping[str, Iterable[Finding]]) -> list[Finding]:
+    """Return what was found of several servers; what is the same of all of them once."""
+    shown: dict[Finding, list[str]] = {}
+    for address, findings in found.items():
+        for each in findings:
+            shown.setdefault(each, []).append(address)
+    return [
+        each if len(addresses) == len(found) else replace(each, found=f"{each.found} ({', '.join(addresses)})")
+        for each, addresses in shown.items()
+    ]
 
 
 def kind_and_version(info: Facts) -> tuple[str, str]:
@@ -178,9 +257,7 @@ def permissions(trials: Iterable[Trial]) -> list[Finding]:
             advice = f"Allow it: ACL SETUSER ... {_rule(trial.command)}"
             found.append(Finding(check, Level.PROBLEM, _cut(trial.error), advice))
         elif trial.error:
-            found.append(
-                Finding(check, Level.PROBLEM, _cut(trial.error), "The server refuses to do it, see its message.")
-            )
+            found.append(Finding(check, Level.PROBLEM, _cut(trial.error), "The server does not have it."))
     if untried:
         advice = "Put right what stands above, then ask again."
         found.append(Finding("permissions", Level.WARNING, f"could not be tried: {', '.join(untried)}", advice))
@@ -201,8 +278,18 @@ def housekeeping(trials: Iterable[Trial]) -> list[Finding]:
 
 
 def keyed(trials: Iterable[Trial]) -> list[Finding]:
-    """What only keyed calls and counters that expire need: a finding for each that is missing."""
-    return _spared(trials, "Nothing, unless incr_once, likes or expire_at is used: ACL SETUSER ... {rule}")
+    """What only keyed calls, and counters that expire or get fewer shards, need: a finding for each that is missing."""
+    return _spared(trials, "Nothing, unless incr_once, likes, expire_at or reshard is used: ACL SETUSER ... {rule}")
+
+
+def stamping(trials: Iterable[Trial]) -> list[Finding]:
+    """What counting needs only where regions exchange the namespace: a finding for each that is missing."""
+    return _spared(trials, "Nothing, unless regions exchange what is counted here: ACL SETUSER ... {rule}")
+
+
+def exchanging(trials: Iterable[Trial]) -> list[Finding]:
+    """What only exchanges between regions need: a finding for each that is missing."""
+    return _spared(trials, "Nothing, unless this user lets regions exchange what they have: ACL SETUSER ... {rule}")
 
 
 def _spared(trials: Iterable[Trial], advice: str) -> list[Finding]:
@@ -211,7 +298,7 @@ def _spared(trials: Iterable[Trial], advice: str) -> list[Finding]:
         Finding(
             f"permission {trial.command}",
             Level.OK,
-            "not allowed, and not needed to count",
+            "not there, and not needed to count" if trial.lacking else "not allowed, and not needed to count",
             advice.replace("{rule}", _rule(trial.command)),
         )
         for trial in trials

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 COLUMNS = ["shard", "actor", "total", "floor", "state", "seen", "writer"]
 NUMBERS = ["shard", "total", "floor"]
 _FOLDED = ["actor", "writer"]  # where a narrow terminal breaks lines
+_ENTRY = ("plus", "minus", "floor_plus", "floor_minus")
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 
@@ -31,9 +32,10 @@ def inspect(
 ) -> None:
     """Show what Redis holds of a counter: its shards, and in each the slots of the actors, floors and base.
 
-    The value is the sum of the totals less their floors: what a floor covers was deleted. Totals below zero are of
-    decrements. 'base' is what actors that ended had counted. 'seen' is when the actor last told that it lives. --json
-    tells more.
+    The value is the sum of the totals less their floors: what a floor covers was deleted, or reset. Totals below zero
+    are of decrements. 'base' is what actors that ended had counted. 'seen' is when the actor last told that it lives.
+    REGION/DOT is what another region has told; '/DOT' are this one's own: 'live' is the sum of what stands above it.
+    --json tells more.
     """
     with opened(url, namespace, region) as counters:
         found = counters.inspect(output.to_bytes(name))
@@ -46,6 +48,10 @@ def inspect(
     output.print_lines([(about if rows else f"{about}, Redis holds nothing of it").encode()])
     if rows:
         output.print_table("", COLUMNS, rows, numbers=NUMBERS, folded=_FOLDED)
+    if found.regions:
+        cells = [[name, str(told.value), _as_of(told.as_of, time.time())] for name, told in found.regions.items()]
+        cells[0][2] = "now"  # it is the region that was asked
+        output.print_table("", ["region", "of the value", "as of"], cells, numbers=["of the value"])
 
 
 def _halves(part: ShardView) -> list[tuple[str, Half]]:
@@ -63,6 +69,18 @@ def _rows(part: ShardView, found: Inspection, now: float) -> Iterator[list[str]]
             if view:
                 known = [view.state, _age(view.last_seen, now), output.printable(view.display.encode())]
             yield [str(part.shard), _text(actor), f"{sign}{total}", f"{sign}{floor}" if floor else "", *known]
+    for place in part.entries.places():
+        plus, minus, floor_plus, floor_minus = part.entries.entry(place)
+        live = place == b"/" + (part.map.dot or b"")
+        state = "live" if live else "earlier" if place.startswith(b"/") else "region"
+        for sign, total, floor in (("+", plus, floor_plus), ("-", minus, floor_minus)):
+            if (total and not live) or floor:
+                shown = [f"{sign}{total}", f"{sign}{floor}" if floor else ""]
+                yield [str(part.shard), _text(place), *shown, state, "", ""]
+
+
+def _as_of(at: float | None, now: float) -> str:
+    return "not known" if at is None else f"{how_long(int(now - at))} ago"
 
 
 def _age(seen: int, now: float) -> str:
@@ -81,18 +99,23 @@ def _as_json(name: str, found: Inspection) -> dict[str, object]:
     return {
         "name": output.to_json_text(os.fsencode(name)),
         "value": found.value,
+        "regions": {name: {"value": told.value, "as_of": told.as_of} for name, told in found.regions.items()},
         "shards": [
             {
                 "shard": part.shard,
                 "bucket": part.bucket,
                 "key": output.to_json_text(part.key),
                 "dot": _text(part.map.dot) if part.map.dot is not None else None,
-                "value": part.map.value,
+                "value": part.value,
                 "base": {sign: half.base for sign, half in _halves(part)},
                 "slots": [
                     {"actor": _text(actor), "sign": sign, "total": total, "floor": half.floors.get(actor, 0)}
                     for sign, half in _halves(part)
                     for actor, total in half.slots.items()
+                ],
+                "entries": [
+                    {"entry": _text(place), **dict(zip(_ENTRY, part.entries.entry(place), strict=True))}
+                    for place in part.entries.places()
                 ],
             }
             for part in found.parts

@@ -7,14 +7,15 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 
 from redis_counters.cli import options, output
 from redis_counters.cli.inspection import how_long
 from redis_counters.cli.progress import REFRESH
-from redis_counters.drivers.redis_py.asking import ask
+from redis_counters.drivers.redis_py.transports import transport_of
+from redis_counters.drivers.transport import Transport
 from redis_counters.drivers.urls import open_url
 from redis_counters.protocol.answers import list_of
 from redis_counters.protocol.commands import Command
@@ -40,8 +41,8 @@ def actors(
     An actor is one process's identity in one bucket. The last change is its last flush, or when it was closed or
     folded, by the server's clock.
     """
-    with _connected(url, make_settings(namespace=namespace, region=region)) as (client, keys):
-        now, found = _driven(client, all_records(keys.registries)) if keys is not None else (0, [])
+    with connected(url, make_settings(namespace=namespace, region=region)) as (server, keys):
+        now, found = driven(server, all_records(keys.registries)) if keys is not None else (0, [])
     found.sort(key=lambda located: (located[0], located[1].seen, located[1].actor))
     if as_json:
         rows = [
@@ -101,9 +102,9 @@ def fold(
     """
     settings = make_settings(namespace=namespace, region=region, actor_ttl=actor_ttl, retention=retention)
     upkeep, tally = upkeep_of(settings), Tally()
-    with _connected(url, settings) as (client, keys), _progress(tally) as show:
+    with connected(url, settings) as (server, keys), _progress(tally) as show:
         if keys is not None:
-            _driven(client, one_pass(keys, upkeep, tally, dry_run=dry_run), show)
+            driven(server, one_pass(keys, upkeep, tally, dry_run=dry_run), show)
         else:
             tally.complete = True
     if as_json:
@@ -142,25 +143,26 @@ def _figures(tally: Tally) -> dict[str, int]:
 
 
 @contextmanager
-def _connected(url: str, settings: Settings) -> Iterator[tuple[Any, KeySpace | None]]:
-    """A client, and the keys of the namespace; None where nothing was ever counted."""
+def connected(url: str, settings: Settings) -> Iterator[tuple[Transport, KeySpace | None]]:
+    """The deployment, and the keys of the namespace; None where nothing was ever counted."""
     opened = open_url(url, asyncio=False)
     try:
-        (raw,) = ask(opened.client, [look_up_namespace(settings)])
+        transport = transport_of(opened.client)
+        (raw,) = transport.ask([look_up_namespace(settings)])
         values = list_of(raw)
-        yield opened.client, None if None in values else settled_keys(values, settings)
+        yield transport, None if None in values else settled_keys(values, settings)
     finally:
         opened.stop_all()
 
 
-def _driven(
-    client: Any, steps: Generator[list[Command], list[object], T], each: Callable[[], None] = lambda: None
+def driven(
+    server: Transport, steps: Generator[list[Command], list[object], T], each: Callable[[], None] = lambda: None
 ) -> T:
     """Return what a generator of questions returns."""
     commands = next(steps)
     try:
         while True:
-            commands = steps.send(ask(client, commands))
+            commands = steps.send(server.ask(commands))
             each()
     except StopIteration as stop:
         found: T = stop.value

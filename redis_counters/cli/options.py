@@ -14,6 +14,7 @@ __all__ = [
     "DEFAULT_REGION",
     "DEFAULT_URL",
     "URL_VARIABLE",
+    "WHERE",
     "Json",
     "Namespace",
     "Region",
@@ -24,6 +25,7 @@ __all__ = [
 
 DEFAULT_NAMESPACE = "rc"
 DEFAULT_REGION = "main"
+WHERE = f"--url or {URL_VARIABLE} says where Redis is, embedded:// starts one"
 
 
 def a_number(value: float | None) -> float | None:
@@ -41,7 +43,9 @@ Url = Annotated[
         metavar="URL",
         show_default=False,
         help=(
-            "redis:, rediss:, unix:, valkey: or valkeys: and where; or embedded://, a private server for this command."
+            "redis:, rediss:, unix:, valkey: or valkeys: and where; with +cluster, a server of a cluster;"
+            " with +sentinel, Sentinels and what they watch;"
+            " or embedded://, a private server for this command."
             f" Else ${URL_VARIABLE}, else {DEFAULT_URL}."
         ),
     ),

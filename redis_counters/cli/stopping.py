@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while counting: the first only sets a flag, the second ends the process at once.
+"""Ctrl-C and SIGTERM while something is at work: the first only sets a flag, the second ends the process at once.
 
 A KeyboardInterrupt could land between two increments of a block, and nobody would know which lines were counted.
 """
@@ -16,9 +16,13 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stop:
-    """Falsy until a signal arrives. A context manager: the handlers are in place inside of it. Main thread only."""
+    """Falsy until a signal arrives. A context manager: the handlers are in place inside of it. Main thread only.
 
-    def __init__(self) -> None:
+    ``last_words``: what the second signal leaves on standard error.
+    """
+
+    def __init__(self, last_words: str = "aborted: what was not flushed yet is lost") -> None:
+        self._last_words = last_words.encode()
         self.signal = 0
         self._wake, self._ring = os.pipe()
         os.set_blocking(self._ring, False)
@@ -53,7 +57,7 @@ class Stop:
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         if self.signal:
             show_cursor = b"\x1b[?25h\n" if sys.stderr.isatty() else b""
-            os.write(2, show_cursor + b"redis-counters: aborted: what was not flushed yet is lost\n")
+            os.write(2, show_cursor + b"redis-counters: " + self._last_words + b"\n")
             os._exit(128 + number)
         self.signal = number
         os.write(self._ring, b"!")

@@ -1,8 +1,9 @@
-"""``get`` and ``incr``: values of counters named on the command line."""
+"""``get``, ``incr``, ``reset`` and ``delete``: values of counters named on the command line."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
@@ -31,7 +32,10 @@ def get(
     wanted = [output.to_bytes(name) for name in names]
     with opened(url, namespace, region) as counters:
         found = counters.get_many(wanted, max_age=0)
-    values = {name: int(found[name]) for name in wanted}
+    _show({name: int(found[name]) for name in wanted}, wanted, as_json=as_json)
+
+
+def _show(values: Mapping[bytes, int], wanted: Sequence[bytes], *, as_json: bool) -> None:
     if as_json:
         output.print_json({output.to_json_text(name): value for name, value in values.items()})
     elif sys.stdout.isatty():
@@ -67,3 +71,32 @@ def incr(
         output.print_json({output.to_json_text(counter): value})
     else:
         output.print_lines([str(value).encode()])
+
+
+def reset(
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Names of counters.")],
+    url: options.Url = options.DEFAULT_URL,
+    namespace: options.Namespace = options.DEFAULT_NAMESPACE,
+    region: options.Region = options.DEFAULT_REGION,
+    as_json: options.Json = False,
+) -> None:
+    """Set counters to 0, and print what they were; what is counted at the same time stays.
+
+    A table on a terminal, NAME<TAB>VALUE lines in a pipe, {"NAME": VALUE} with --json. It may be repeated.
+    """
+    wanted = [output.to_bytes(name) for name in dict.fromkeys(names)]
+    with opened(url, namespace, region) as counters:
+        _show({name: counters.reset(name) for name in wanted}, wanted, as_json=as_json)
+
+
+def delete(
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Names of counters.")],
+    url: options.Url = options.DEFAULT_URL,
+    namespace: options.Namespace = options.DEFAULT_NAMESPACE,
+    region: options.Region = options.DEFAULT_REGION,
+    as_json: options.Json = False,
+) -> None:
+    """Remove counters, and print what they were; they may be counted again at once. Otherwise as 'reset'."""
+    wanted = [output.to_bytes(name) for name in dict.fromkeys(names)]
+    with opened(url, namespace, region) as counters:
+        _show({name: counters.delete(name) for name in wanted}, wanted, as_json=as_json)

@@ -25,7 +25,7 @@ def wait_for_redis(counters: Counters, seconds: float | None, *, name: bytes = b
             first = first or error
             rest = deadline - time.monotonic()
             if rest <= 0:
-                raise first from None
+                raise Unavailable(f"{first}; nothing was counted") from None
             time.sleep(min(PAUSE, rest))
         else:
             return

@@ -18,7 +18,7 @@ from celery.signals import worker_process_shutdown
 
 from redis_counters.contrib.ending import close
 from redis_counters.contrib.forwarding import Lazy
-from redis_counters.contrib.where import url_or_default
+from redis_counters.contrib.where import opened
 from redis_counters.counters import Counters
 
 __all__ = ["CeleryCounters", "deliver_at_end"]
@@ -43,7 +43,7 @@ class CeleryCounters(Lazy):
         conf = self._app.conf
         options = {**(conf.get("redis_counters_options") or {}), **self._options}
         url = options.pop("url", None) or conf.get("redis_counters_url")
-        return Counters.from_url(url_or_default(url), **options)
+        return opened(Counters.from_url, url, options)
 
     def _ends(self, **_signal: Any) -> None:
         self._end()

@@ -19,7 +19,7 @@ from werkzeug.exceptions import BadRequest
 from redis_counters.contrib.answers import ANSWERED, answer
 from redis_counters.contrib.forwarding import Forwarding
 from redis_counters.contrib.idempotency import HEADER, BadKeyError, header_key, scoped
-from redis_counters.contrib.where import url_or_default
+from redis_counters.contrib.where import opened
 from redis_counters.counters import Counters
 from redis_counters.errors import CounterError, UsageError
 from redis_counters.protocol.keyed_calls import User
@@ -53,7 +53,7 @@ class FlaskCounters(Forwarding):
             raise UsageError("this application has counters already: init_app was called twice")
         options = {**app.config.get("REDIS_COUNTERS_OPTIONS", {}), **self._options}
         url = options.pop("url", None) or app.config.get("REDIS_COUNTERS_URL")
-        app.extensions[_EXTENSION] = Counters.from_url(url_or_default(url), **options)
+        app.extensions[_EXTENSION] = opened(Counters.from_url, url, options)
         if self._handle_errors:
             taken = app.error_handler_spec[None][None]
             for kind in ANSWERED:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +15,11 @@ else:
     _Face = object
 
 
-class Forwarding(_Face):
+class Forwarding(ABC, _Face):
     """Has the methods of the `Counters` that `_current` returns."""
 
-    def _current(self) -> Counters:
-        raise NotImplementedError
+    @abstractmethod
+    def _current(self) -> Counters: ...
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # whoever looks a module through for something of his own makes no client

@@ -24,7 +24,7 @@ from redis_counters.asyncio import Counters
 from redis_counters.contrib.answers import ANSWERED, answer
 from redis_counters.contrib.ending import TIMEOUT, close_asyncio
 from redis_counters.contrib.idempotency import HEADER, BadKeyError, header_key, scoped
-from redis_counters.contrib.where import url_or_default
+from redis_counters.contrib.where import opened
 from redis_counters.errors import CounterError, UsageError
 from redis_counters.protocol.keyed_calls import User
 
@@ -56,7 +56,7 @@ class CountersPlugin(InitPlugin):
 
     @asynccontextmanager
     async def _lifespan(self, app: Litestar) -> AsyncIterator[None]:
-        counters = Counters.from_url(url_or_default(self._url), **self._options)
+        counters = opened(Counters.from_url, self._url, self._options)
         around = app.state.get("redis_counters")
         app.state.redis_counters = counters
         try:

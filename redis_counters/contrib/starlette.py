@@ -21,7 +21,7 @@ from redis_counters.asyncio import Counters
 from redis_counters.contrib.answers import ANSWERED, Answer, answer
 from redis_counters.contrib.ending import TIMEOUT, close_asyncio
 from redis_counters.contrib.idempotency import HEADER, BadKeyError, header_key, scoped
-from redis_counters.contrib.where import url_or_default
+from redis_counters.contrib.where import opened
 from redis_counters.errors import CounterError, UsageError
 from redis_counters.protocol.keyed_calls import User
 
@@ -39,7 +39,7 @@ async def counting(
     ``url``: by default that of the environment variable REDIS_COUNTERS_URL. ``options``: of `Counters`. What did not
     get across when it ends, within ``close_timeout`` seconds, is logged with its amounts.
     """
-    counters = Counters.from_url(url_or_default(url), **options)
+    counters = opened(Counters.from_url, url, options)
     around = getattr(app.state, _STATE, None)
     setattr(app.state, _STATE, counters)
     try:

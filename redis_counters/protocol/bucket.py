@@ -64,6 +64,7 @@ class Bucket:
             for table in actor.tables:
                 table.changed = {}
         if self.actors:
+            actor.sharded = self.current.sharded
             for table, before in zip(actor.tables[:2], self.current.tables[:2], strict=True):
                 table.gated |= before.gated
         self.actors.append(actor)
@@ -153,6 +154,7 @@ class Bucket:
         self.actors.remove(actor)
         actor.successor = self.current
         self.current.moved += 1
+        self.current.sharded = self.current.sharded or actor.sharded
         for table, before, totals in zip(self.tables, actor.tables, rest, strict=True):
             for key, amount in totals.items():
                 if key not in before.gated:

@@ -6,9 +6,11 @@ with what the scripts do. Script texts are read by ``drivers.lua_files``: nothin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from typing import NamedTuple, TypeVar
+
+from redis_counters.errors import CounterError
 
 Argument = bytes | int
 
@@ -31,6 +33,23 @@ class Script(Enum):
     ONCE_APPLY = "once_apply"
     LIKES_APPLY = "likes_apply"
     SLOTS_SEED = "slots_seed"
+    SHARDS_WIDEN = "shards_widen"
+    NARROW_OPEN = "narrow_open"
+    SHARD_SEAL = "shard_seal"
+    SHARD_UNSEAL = "shard_unseal"
+    NARROW_APPLY = "narrow_apply"
+    SHARD_RESET = "shard_reset"
+    SHARD_RENEW = "shard_renew"
+    SHARD_FLOOR = "shard_floor"
+    CHANGES_LIST = "changes_list"
+    ENTRIES_READ = "entries_read"
+    ENTRIES_MERGE = "entries_merge"
+    ENTRIES_DIGEST = "entries_digest"
+    ENTRIES_DROP = "entries_drop"
+    REGION_JOIN = "region_join"
+    MEMBERS_SET = "members_set"
+    MARKS_SET = "marks_set"
+    ENTRIES_FORGET = "entries_forget"
 
 
 class Contract(NamedTuple):
@@ -50,11 +69,11 @@ class Contract(NamedTuple):
 CONTRACTS: dict[Script, Contract] = {
     Script.NAMESPACE_OPEN: Contract(("meta",), ("schema", "buckets", "region"), ("OK",)),
     Script.ACTOR_OPEN: Contract(
-        ("registry",), ("owner", "actor", "generation", "display", "delay"), ("OPEN", "FOLDED", "GONE")
+        ("registry", "index"), ("owner", "actor", "generation", "display", "delay"), ("OPEN", "FOLDED", "GONE")
     ),
     Script.ACTOR_CLOSE: Contract(("registry",), ("actor", "base"), ("OK", "FOLDED", "REGRESS", "UNKNOWN")),
     Script.SLOTS_MERGE: Contract(
-        ("registry",),
+        ("registry", "index"),
         (
             "actor",
             "seq",
@@ -69,7 +88,7 @@ CONTRACTS: dict[Script, Contract] = {
             "widened",
             "expiring",
         ),
-        ("OK", "STALE", "REGRESS", "CLOSED", "UNKNOWN", "MISSING"),
+        ("OK", "STALE", "REGRESS", "CLOSED", "UNKNOWN", "MISSING", "SEALED"),
         more_keys="shards",
         more_args="values",
     ),
@@ -81,21 +100,59 @@ CONTRACTS: dict[Script, Contract] = {
     Script.ACTORS_CLEAN: Contract(("registry",), ("walked", "retention"), ("OK",), more_args="actors"),
     Script.JANITOR_LEASE: Contract(("meta",), ("period",), ("OK", "LATER", "NONE")),
     Script.KEYED_OPEN: Contract(
-        ("registry",), ("generation",), ("OK", "UNKNOWN"), more_keys="shards", more_args="wanted"
+        ("registry", "index"), ("generation",), ("OK", "UNKNOWN"), more_keys="shards", more_args="wanted"
     ),
     Script.ONCE_APPLY: Contract(
-        ("registry", "after", "slice", "before", "earlier"),
+        ("registry", "index", "after", "slice", "before", "earlier"),
         ("generation", "length", "number", "ttl"),
         ("OK", "SLICE", "UNKNOWN"),
         more_keys="shards",
         more_args="values",
     ),
     Script.LIKES_APPLY: Contract(
-        ("registry",), ("generation",), ("OK", "UNKNOWN"), more_keys="pairs", more_args="values"
+        ("registry", "index"), ("generation",), ("OK", "UNKNOWN"), more_keys="pairs", more_args="values"
     ),
     Script.SLOTS_SEED: Contract(
-        ("registry",), ("generation",), ("OK", "UNKNOWN"), more_keys="shards", more_args="values"
+        ("registry", "index"), ("generation",), ("OK", "UNKNOWN"), more_keys="shards", more_args="values"
     ),
+    Script.SHARDS_WIDEN: Contract(
+        ("registry", "index"), ("generation", "wanted"), ("OK", "UNKNOWN"), more_keys="shards"
+    ),
+    Script.NARROW_OPEN: Contract(
+        ("registry", "shard"), ("wanted",), ("OK", "FEW", "KEYED", "EXPIRES", "JOINED", "UNKNOWN")
+    ),
+    Script.SHARD_SEAL: Contract(("shard",), ("id",), ("OK", "BUSY", "EXPIRES", "ODD")),
+    Script.SHARD_UNSEAL: Contract(("shard",), ("id",), ("OK", "OTHER")),
+    Script.NARROW_APPLY: Contract(("registry", "shard"), ("id", "wanted"), ("OK", "VOID"), more_args="values"),
+    Script.SHARD_FLOOR: Contract(("registry", "index", "shard"), ("dot", "plus", "minus"), ("OK", "UNJOINED")),
+    Script.SHARD_RENEW: Contract(("registry", "index", "shard"), ("generation",), ("OK", "UNJOINED")),
+    Script.SHARD_RESET: Contract(("registry", "index", "shard", "users"), ("delete",), ("OK",)),
+    Script.CHANGES_LIST: Contract(
+        ("registry", "marks", "merged", "index"),
+        ("peer", "mark", "most"),
+        ("OK", "OTHERS", "UNJOINED"),
+        more_keys="others",
+    ),
+    Script.ENTRIES_READ: Contract((), ("region", "without"), (), more_keys="shards", writes=False),
+    Script.ENTRIES_MERGE: Contract(
+        ("registry", "marks", "index", "merged"),
+        ("source", "since", "mark", "region"),
+        ("OK", "OTHER", "UNJOINED"),
+        more_keys="shards",
+        more_args="texts",
+    ),
+    Script.ENTRIES_DIGEST: Contract((), ("region",), ("OK",), more_keys="shards", writes=False),
+    Script.ENTRIES_DROP: Contract(
+        ("registry", "marks", "index"),
+        ("indexes", "peers"),
+        ("OK", "OTHERS", "UNJOINED"),
+        more_keys="others",
+        more_args="names",
+    ),
+    Script.REGION_JOIN: Contract(("registry", "index"), ("generation",), ("OK",), more_keys="shards"),
+    Script.MEMBERS_SET: Contract(("meta",), ("region", "id"), ("OK", "BOUND"), more_args="members"),
+    Script.MARKS_SET: Contract(("marks",), (), ("OK",), more_args="values"),
+    Script.ENTRIES_FORGET: Contract((), (), ("OK",), more_keys="shards"),
 }
 
 
@@ -109,6 +166,31 @@ class Command(NamedTuple):
     keys: Sequence[bytes]
     args: Sequence[Argument] = ()
     plain: bytes = b""
+    at: bytes = b""  # of a command without keys: the key whose server is meant, where there are several
+
+
+class Question(list[Command]):
+    """Commands that are asked together, and what the asker does anyway before he looks at their answers.
+
+    There is time for that while they are on their way: who sends them may call ``meanwhile``, once, with any lock or
+    none. If nobody does, the asker does it then.
+    """
+
+    __slots__ = ("meanwhile",)
+    meanwhile: Callable[[], None]
+
+    @classmethod
+    def of(cls, commands: Iterable[Command], meanwhile: Callable[[], None]) -> Question:
+        """(A method of list's own makes it: one in Python would take as long as all the rest of a short question.)"""
+        made = cls(commands)
+        made.meanwhile = meanwhile
+        return made
+
+
+def sent(commands: Sequence[Command]) -> None:
+    """All of them are on their way."""
+    if isinstance(commands, Question):
+        commands.meanwhile()
 
 
 def hgetall(key: bytes) -> Command:
@@ -132,6 +214,15 @@ class ErrorReply:
     @property
     def code(self) -> str:
         return self.text.split(" ", 1)[0]
+
+
+class NoAnswer:
+    """There will be none, the connection broke; it may have been applied. The others of a lane are not concerned."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: CounterError) -> None:
+        self.error = error
 
 
 def pieces(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

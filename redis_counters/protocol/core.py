@@ -15,7 +15,7 @@ from redis_counters.protocol.orphans import Orphan, revive, told
 from redis_counters.protocol.pump import Steps, flush_round
 from redis_counters.protocol.reads import Reads
 from redis_counters.protocol.settings import Settings
-from redis_counters.protocol.shards import check_shards
+from redis_counters.protocol.shards import AUTO, Auto, check_shards
 from redis_counters.protocol.stats import Stats
 from redis_counters.protocol.values import Name, name_bytes, name_shown, signed_amount
 from redis_counters.protocol.writer import Writer
@@ -36,8 +36,11 @@ class Core:
         clock: Callable[[], float],
         wall: Callable[[], float],
         chance: Callable[[], float],
+        *,
+        grouped: bool = False,
     ) -> None:
         self.settings = settings
+        self.grouped = grouped  # Redis is a cluster: keys of different buckets may lie on different servers
         self.mint = mint
         self.clock = clock
         self.wall = wall
@@ -50,6 +53,7 @@ class Core:
         self.failing = False  # the last round did not go through
         self.last_error: str | None = None
         self.known_shards: dict[bytes, int] = {}
+        self.auto: set[bytes] = set()  # counters that handles asked to grow by themselves
         self.expiries = Expiries(journal=settings.journal is not None)
         self.left_in_journal = False  # what was not delivered when closed is there, for whoever comes next
         self.journal_failures = 0  # times that the journal could not be written
@@ -66,7 +70,9 @@ class Core:
         self.orphans: list[Orphan] = []  # journals of processes that are gone, to be told too
         for name, shards in self.known_shards.items():  # what handles asked for holds in the child too
             self.writer.shards.ask(name, shards)
-        self.reads = Reads(self.writer, self.clock, self.wall, self.chance)
+        for name in self.auto:
+            self.writer.shards.ask(name, AUTO)
+        self.reads = Reads(self.writer, self.clock, self.wall, self.chance, grouped=self.grouped)
         self.housekeeping = Housekeeping(self.reads, self.clock, self.chance)
 
     # -- counting, where it is not the plain increment by one
@@ -101,15 +107,18 @@ class Core:
                 counter=raw,
             )
 
-    def declare(self, name: bytes, shards: int | None, expire_at: Moment | None = None) -> Expiry | None:
-        """The counter has at least that many shards, and expires then; whoever counts holds what is returned."""
+    def declare(self, name: bytes, shards: int | Auto | None, expire_at: Moment | None = None) -> Expiry | None:
+        """The counter has at least that many shards (or grows), and expires then: hold on to what is returned."""
         expiry = None
         if expire_at is not None:
             now = self.wall()
             at = future_milliseconds(expire_at, now)
             self.expiries.forget(int(now * 1000), self._counts)
             expiry = self.expiries.ask(name, at)
-        if shards is not None:
+        if shards == AUTO:
+            self.auto.add(name)
+            self.writer.shards.ask(name, AUTO)
+        elif shards is not None:
             self.known_shards[name] = max(check_shards("shards", shards), self.known_shards.get(name, 1))
             self.writer.shards.ask(name, shards)
         return expiry
@@ -231,5 +240,6 @@ class Core:
             journal_failures=self.journal_failures,
             undelivered=self.undelivered,
             uncertain=writer.uncertain,
+            grown=writer.grown,
             last_error=self.last_error,
         )

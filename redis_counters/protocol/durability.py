@@ -9,16 +9,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from redis_counters.errors import CounterError, Refused, Unavailable, UsageError
-from redis_counters.protocol.commands import Command, ErrorReply
+from redis_counters.errors import CounterError, Refused, Unconfirmed, UsageError
+from redis_counters.protocol.commands import Command, ErrorReply, NoAnswer
 from redis_counters.protocol.refusals import error_for
 from redis_counters.protocol.replies import BadReply
 
 APPLIED = "applied on the primary, but `durability` cannot be confirmed"
-
-
-class Unconfirmed(Unavailable):
-    """Applied on the primary; Redis answers, but cannot confirm what `durability` asks for."""
 
 
 class Durability(NamedTuple):
@@ -68,6 +64,8 @@ def shortfall(durability: Durability, raw: object) -> CounterError | None:
             return Refused(f"{APPLIED}: aof=True asks for WAITAOF, which this server does not have (Redis 7.2 does)")
         error = error_for(raw, None)
         return type(error)(f"{APPLIED}: {error}")
+    if isinstance(raw, NoAnswer):
+        return Unconfirmed(f"{APPLIED}: {raw.error}")
     counts = [count for count in (raw if isinstance(raw, list) else [raw]) if isinstance(count, int)]
     if len(counts) != 1 + durability.aof:
         return BadReply(f"durability: expected numbers of copies, got {type(raw).__name__}")

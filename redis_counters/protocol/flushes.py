@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from redis_counters.protocol.commands import Argument, Command, Script
 from redis_counters.protocol.expiries import Expiries
+from redis_counters.protocol.keys import index_of, shard_of
 from redis_counters.protocol.replies import BadReply
 from redis_counters.protocol.slots import Kind, Table
 
@@ -92,7 +93,7 @@ def mixed(
                 items.append((kind, key))
                 values.append(total)
                 if floors:
-                    values.append(table.acknowledged[key])
+                    values.append(table.acknowledged.get(key, 0))
                 count += 1
         counts.append(count)
 
@@ -109,11 +110,17 @@ def _merge(
 ) -> Command:
     """Return the command; with it goes when counters expire, so that none is ever without that."""
     expiring = expiries.among(keys)
-    return Command(Script.SLOTS_MERGE, (registry, *keys), (*head, len(expiring) // 2, *values, *expiring))
+    return Command(
+        Script.SLOTS_MERGE, (registry, index_of(registry), *keys), (*head, len(expiring) // 2, *values, *expiring)
+    )
+
+
+# A shard other than 0 may be sealed, so a slot that may be new there is told like one with a floor: those are looked at
+# before anything is written.
 
 
 def _fresh(key: bytes, table: Table) -> bool:
-    return key not in table.acknowledged
+    return key not in table.acknowledged and shard_of(key) == 0
 
 
 def _known(key: bytes, table: Table) -> bool:
@@ -121,4 +128,4 @@ def _known(key: bytes, table: Table) -> bool:
 
 
 def _floored(key: bytes, table: Table) -> bool:
-    return key in table.acknowledged and key in table.floored
+    return key in table.floored if key in table.acknowledged else shard_of(key) > 0

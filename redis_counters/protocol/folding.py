@@ -67,6 +67,7 @@ class Plan:
     """What is to be done in one bucket."""
 
     registry: bytes
+    now: int  # by the clock of its server, before anything else was asked
     wanted: set[bytes] = field(default_factory=set)  # to be folded, or perhaps not folded completely
     closed: set[bytes] = field(default_factory=set)  # of these, who is not folding yet
     old: set[bytes] = field(default_factory=set)  # to be cleaned up, once a complete walk allows it
@@ -84,13 +85,43 @@ def lease(keys: KeySpace, period: int) -> Generator[list[Command], list[object],
 def walk(
     keys: KeySpace, plans: list[Plan], upkeep: Upkeep, tally: Tally, *, dry_run: bool
 ) -> Generator[list[Command], list[object], bool]:
-    """Fold whoever is wanted, in all counters. Returns whether nothing of them is left."""
-    bucket_of, pattern = bucket_finder(keys), _pattern(keys.namespace)
+    """Fold whoever is wanted, in all counters. Returns whether nothing of them is left.
+
+    The walk is over the keys of one server, and in a cluster over those of one after the other: wherever a bucket lies
+    that somebody is wanted in.
+    """
     wanted = {bucket: plan for bucket, plan in enumerate(plans) if plan.wanted}
     tally.walking = True
-    server, cursor, steps = (yield from _server()), b"0", 0
+    servers: dict[int, bytes] = {}
+    for bucket, plan in wanted.items():  # all before the first walk: a bucket may move to where one has been already
+        servers[bucket] = yield from _server(plan.registry)
+    walked: set[bytes] = set()
+    for bucket, plan in wanted.items():
+        server = servers[bucket]
+        if not server or server not in walked:  # who does not say which one it is may be another
+            yield from _walk_over(plan.registry, keys, wanted, upkeep, tally, dry_run=dry_run)
+        walked.add(server)
+    without_slots = {(bucket, actor): () for bucket, plan in wanted.items() for actor in plan.closed}
+    if dry_run:
+        tally.folded.update(without_slots)
+    else:
+        yield from fold(without_slots, wanted, upkeep, tally)
+    tally.walking = False
+    # Another server goes through its keys in another order: after a fail-over some were not seen.
+    for bucket, plan in wanted.items():
+        if (yield from _server(plan.registry)) != servers[bucket]:
+            return False
+    return True
+
+
+def _walk_over(
+    at: bytes, keys: KeySpace, wanted: dict[int, Plan], upkeep: Upkeep, tally: Tally, *, dry_run: bool
+) -> Steps:
+    """Fold whoever is wanted, in all counters of the server that has the key ``at``."""
+    bucket_of, pattern = bucket_finder(keys), shards_pattern(keys.namespace)
+    cursor, steps = b"0", 0
     while True:
-        (raw,) = yield [scan(cursor, pattern, NAMES)]
+        (raw,) = yield [scan(cursor, pattern, NAMES, at)]
         page = scanned(raw, fields=False)
         if page is None:
             raise BadReply("SCAN has told nothing")
@@ -105,19 +136,21 @@ def walk(
             yield from lease(keys, 0)
         if cursor == b"0":
             break
-    without_slots = {(bucket, actor): () for bucket, plan in wanted.items() for actor in plan.closed}
-    if dry_run:
-        tally.folded.update(without_slots)
-    else:
-        yield from fold(without_slots, wanted, upkeep, tally)
-    tally.walking = False
-    # Another server goes through its keys in another order: after a fail-over some were not seen.
-    return (yield from _server()) == server
 
 
-def _server() -> Generator[list[Command], list[object], bytes]:
-    """Return which run of which server answers; nothing, where that may not be asked."""
-    (raw,) = yield [Command(None, (), (b"server",), b"INFO")]
+def _server(at: bytes) -> Generator[list[Command], list[object], bytes]:
+    """Return which run of which server has this key; nothing, where that may not be asked."""
+    (raw,) = yield [ask_for_run(at)]
+    return run_of(raw)
+
+
+def ask_for_run(at: bytes) -> Command:
+    """Return the command that asks for the run of the server that has this key."""
+    return Command(None, (), (b"server",), b"INFO", at)
+
+
+def run_of(raw: object) -> bytes:
+    """Return it out of the answer; nothing, where that may not be asked."""
     if isinstance(raw, dict):
         return str(raw.get("run_id", "")).encode()
     told = re.search(rb"run_id:(\w+)", raw) if isinstance(raw, bytes) else None
@@ -182,7 +215,7 @@ def fold(work: Mapping[Who, Sequence[bytes]], plans: Mapping[int, Plan], upkeep:
                 plan.whole = False
 
 
-def _pattern(namespace: bytes) -> bytes:
+def shards_pattern(namespace: bytes) -> bytes:
     """Return the pattern for the names of all shards."""
     return b"{%b:*}:c:*" % re.sub(rb"([\\*?\[\]])", rb"\\\1", namespace)
 

@@ -1,4 +1,7 @@
-"""When a client's own janitor does a step, and what it tells of it. A driver asks for commands and hands in answers."""
+"""When a client's own janitor does a step, and what it tells of it. A driver asks for commands and hands in answers.
+
+The looks at counters that may grow (`growth`) are taken at the same occasions, between the janitor's steps.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from redis_counters.errors import CounterError
 from redis_counters.events import Event, EventKind
 from redis_counters.protocol.commands import Command
+from redis_counters.protocol.growth import Growth
 from redis_counters.protocol.janitor import Steps, Tally, Who, one_pass, repair, upkeep_of
 from redis_counters.protocol.namespace import look_up_namespace
 from redis_counters.protocol.reads import Reads
@@ -28,10 +32,12 @@ class Housekeeping:
         self.clock = clock
         self.chance = chance
         self.upkeep = upkeep_of(self.writer.settings)
+        self.growth = Growth(self.writer, clock, chance, grouped=reads.grouped)
         self.tally = Tally()
         self.steps: Steps | None = None
         self.seen: set[bytes] = set()  # crowded shards that were looked at in this period
         self._answers: list[object] | None = None
+        self._looking = False  # the commands that are on their way are of `growth`
         self._passing = False
         self._next_step = 0.0
         self._next_repair = clock()
@@ -47,6 +53,9 @@ class Housekeeping:
 
     def wait(self) -> float:
         """Return in how many seconds there is something to do."""
+        return min(self._wait(), self.growth.wait())
+
+    def _wait(self) -> float:
         if self.steps is not None:
             due = self._next_step
         else:
@@ -55,7 +64,11 @@ class Housekeeping:
 
     def commands(self) -> list[Command] | None:
         """Return what to send now, to be `answered` or `abandoned`; None if there is nothing to do."""
-        if self.wait() > 0:
+        looks = self.growth.commands()
+        self._looking = looks is not None
+        if looks is not None:
+            return looks
+        if self._wait() > 0:
             return None
         if self.steps is None:
             self._begin()
@@ -70,6 +83,10 @@ class Housekeeping:
 
     def answered(self, answers: list[object], took: float) -> None:
         """Take in the answers to the commands, which took so many seconds."""
+        if self._looking:
+            self._looking = False
+            self.growth.answered(answers)
+            return
         if self.steps is None:  # abandoned meanwhile
             return
         self._answers = answers
@@ -77,6 +94,8 @@ class Housekeeping:
 
     def abandoned(self) -> None:
         """The answers will not come: the pass is over, another will find what this one left."""
+        self._looking = False
+        self.growth.abandoned()
         if self.steps is not None:
             self.steps.close()
             self._end()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from redis_counters.crdt.moved import Copies, beyond, copies_in, is_copy
+from redis_counters.crdt.regional import RegionalShard, parse_fields
 from redis_counters.crdt.slotmap import SlotMap, parse
 from redis_counters.errors import WrongType
 from redis_counters.protocol.answers import list_of
-from redis_counters.protocol.commands import Command, hgetall, hmget
+from redis_counters.protocol.commands import Command, Script, hgetall, hmget
+from redis_counters.protocol.keys import KeySpace, meta_key, shard_of
 from redis_counters.protocol.namespace import look_up_namespace
 from redis_counters.protocol.reads import Reads
 from redis_counters.protocol.registry import is_actor, record_of
@@ -19,19 +22,30 @@ from redis_counters.protocol.values import Name, name_bytes, name_shown
 
 @dataclass(frozen=True, slots=True)
 class ShardView:
-    """One shard of a counter as Redis holds it."""
+    """One shard of a counter as Redis holds it.
+
+    ``map``: what was counted here. ``entries``: by region and dot, the totals and the floors under them, as `reset`
+    and exchanges between regions made them; the own region's name is empty. Without any of them it has one entry.
+    """
 
     shard: int
     bucket: int
     key: bytes
     map: SlotMap
+    entries: RegionalShard
+
+    @property
+    def value(self) -> int:
+        """What this shard contributes to its counter, with what its peers have told, less what a reset has seen."""
+        return self.entries.value
 
 
 @dataclass(frozen=True, slots=True)
 class ActorView:
     """An actor as its bucket's registry holds it.
 
-    ``state``: open, closed, folded, gone (no record), unreadable (the record is none of ours), or seed (no actor).
+    ``state``: open, closed, folded, gone (no record), unreadable (the record is none of ours), or, of what is no actor,
+    seed, and moved (what another shard held).
     """
 
     id: bytes
@@ -39,6 +53,19 @@ class ActorView:
     seq: int
     last_seen: int
     display: str
+
+
+@dataclass(frozen=True, slots=True)
+class RegionView:
+    """What one region counted, as this one has it.
+
+    ``value``: its part of the counter's value. ``as_of``: epoch seconds, by the server's clock, of when an exchange had
+    last brought here all that the region had, in every bucket of the counter; None for the region asked, whose part is
+    that of now, and where no exchange has recorded it.
+    """
+
+    value: int
+    as_of: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +77,29 @@ class Inspection:
     value: int
     parts: tuple[ShardView, ...]
     actors: dict[bytes, ActorView]
+    regions: dict[str, RegionView] = field(default_factory=dict)
 
 
 def inspect(reads: Reads, name: Name) -> Generator[list[Command], list[object], Inspection]:
-    """Return what Redis holds of a counter. Cost: up to 2 round trips per shard and one more; O(slots)."""
+    """Return what Redis holds of a counter. Cost: up to 2 round trips per shard and two more; O(slots)."""
     raw_name, writer = name_bytes(name), reads.writer
     if writer.keys is None:
         (raw,) = yield [look_up_namespace(writer.settings)]
         reads.settle(raw)
     keys = writer.presumed_keys
-    maps: list[SlotMap] = []
-    while len(maps) < max([1, writer.shards.of(raw_name), *(m.shards for m in maps[:1])]):
-        (raw,) = yield [hgetall(keys.shard_key(raw_name, len(maps))[1])]
-        maps.append(_slot_map(raw, raw_name))
-    parts = tuple(ShardView(i, *keys.shard_key(raw_name, i), m) for i, m in enumerate(maps))
+    parts: tuple[ShardView, ...] = ()
+    copies: Copies = {}
+    value = 0
+    while len(parts) < max([1, writer.shards.of(raw_name), *(part.map.shards for part in parts[:1])]):
+        bucket, key = keys.shard_key(raw_name, len(parts))
+        (raw,) = yield [_whole(key)]
+        if parts:
+            (raw,) = list_of(raw, 1)
+        fields, found = _slot_map(raw, raw_name)
+        if not parts:
+            copies = copies_in(fields.items())
+        value += beyond(fields.items(), len(parts), copies)
+        parts += (ShardView(len(parts), bucket, key, found, parse_fields(fields)),)
     actors: dict[bytes, ActorView] = {}
     for part in parts:
         ids = sorted(part.map.actors - actors.keys())
@@ -71,21 +107,54 @@ def inspect(reads: Reads, name: Name) -> Generator[list[Command], list[object], 
             (raw,) = yield [hmget(keys.registries[part.bucket], ids)]
             records = list_of(raw, len(ids))
             actors.update((id, _actor_view(id, record)) for id, record in zip(ids, records, strict=True))
-    return Inspection(name_shown(raw_name), len(maps), sum(m.value for m in maps), parts, actors)
+    regions = yield from _regions(keys, parts)
+    return Inspection(name_shown(raw_name), len(parts), value, parts, actors, regions)
 
 
-def _slot_map(raw: object, name: bytes) -> SlotMap:
+def _regions(
+    keys: KeySpace, parts: tuple[ShardView, ...]
+) -> Generator[list[Command], list[object], dict[str, RegionView]]:
+    """Return what each region counted; nothing where only this one did. Cost: one round trip, or none."""
+    values: dict[bytes, int] = {}
+    for part in parts:
+        for region, value in part.entries.values().items():
+            values[region] = values.get(region, 0) + value
+    others = sorted(values.keys() - {b""})
+    if not others:
+        return {}
+    marks = [keys.marks(bucket) for bucket in sorted({part.bucket for part in parts})]
+    fields = [b"t:" + region for region in others]
+    meta, *told = yield [hmget(meta_key(keys.namespace), (b"region",)), *(hmget(key, fields) for key in marks)]
+    (own,) = list_of(meta, 1)
+    found = {_shown(own if isinstance(own, bytes) else b""): RegionView(values.get(b"", 0), None)}
+    for region, *times in zip(others, *(list_of(raw, len(fields)) for raw in told), strict=True):
+        known = [int(at) for at in times if isinstance(at, bytes) and at.isdigit()]
+        found[_shown(region)] = RegionView(values[region], min(known) / 1000 if len(known) == len(times) else None)
+    return found
+
+
+def _shown(region: bytes) -> str:
+    return region.decode("utf-8", "replace")
+
+
+def _whole(key: bytes) -> Command:
+    """Return the command that reads a shard; one that may be sealed is read by the script."""
+    return Command(Script.SLOTS_READ, (key,)) if shard_of(key) else hgetall(key)
+
+
+def _slot_map(raw: object, name: bytes) -> tuple[dict[bytes, bytes], SlotMap]:
     try:
-        found = parse(dict(pairs_of(raw, name)))
+        fields = dict(pairs_of(raw, name))
+        found = parse(fields)
         check_told(found.shards)
-        return found
+        return fields, found
     except ValueError as error:
         raise WrongType(f"counter {name_shown(name)!r}: {error}", counter=name) from None
 
 
 def _actor_view(actor: bytes, record: object) -> ActorView:
     if not is_actor(actor):
-        return ActorView(actor, "seed", 0, 0, "")
+        return ActorView(actor, "moved" if is_copy(actor) else "seed", 0, 0, "")
     if record is None:
         return ActorView(actor, "gone", 0, 0, "")
     known = record_of(actor, record)

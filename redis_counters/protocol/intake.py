@@ -95,11 +95,13 @@ class Intake:
         """
         if self.keys is not None and (self.early[0] or self.early[1]):
             self._place_early()  # an exception came up in the middle
-        self.place()
+        if len(self.batch) > self.placed:
+            self.place()
         if self.buffer.ones or self.taken:
             self.take_batch()
             self.place()
-        self.drain_amounts()
+        if self.buffer.amounts or self.taken_amounts:
+            self.drain_amounts()
 
     # An exception may come up between any two steps here (Ctrl-C, a signal handler that raises). So something is
     # taken away only in the step that also keeps it: CPython raises such exceptions after calls, and between those two
@@ -227,6 +229,8 @@ class Intake:
         bucket, key = self.keys.shard_key(name, shard)
         if shard:
             self.gates.publish(name, shards, bucket, key)
+        elif shards > 1 and self.shards.is_set(name):
+            self.gates.tell(name, shards)  # for the other processes: this one may write to shard 0 at any time
         table = self.buckets[bucket].tables[kind]
         after = table.total.get(key, 0) + amount
         if after > INT64_MAX:
@@ -234,6 +238,28 @@ class Intake:
         if table.changed is not None:
             table.changed[key] = None
         return table.total, key, after, None if key in table.gated else table.dirty
+
+    def follow(self, name: bytes, shards: int) -> None:
+        """The counter has fewer shards than this process knew, as Redis says, unless it has counted in the others.
+
+        No count is in a shard that Redis does not tell of: see `resharding`. Cost: O(shards that were known).
+        """
+        if self.keys is None:
+            return
+        bucket0, key0 = self.keys.shard_key(name, 0)
+        # (It has told of more itself, or is about to; or it has counted there.)
+        own = any(actor.tables[Kind.SHARDS].total.get(key0, 0) > shards for actor in self.buckets[bucket0].actors)
+        places = (self.keys.shard_key(name, shard) for shard in range(shards, self.shards.of(name)))
+        slots = (key in t.total for bucket, key in places for a in self.buckets[bucket].actors for t in a.tables[:2])
+        if not own and not any(slots):
+            self.shards.lower(name, shards)
+
+    def raise_shards(self, name: bytes, shards: int) -> None:
+        """The counter has at least that many shards, and shard 0 will say so, whether this process uses them or not."""
+        self.shards.learn(name, shards)
+        if self.gates is not None:
+            self.gates.tell(name, shards)
+        self.epoch += 1
 
     def _overflow_place(self, name: bytes, amount: int) -> tuple[dict[bytes, int], bytes, int, None]:
         return self.overflowed, name, self.overflowed.get(name, 0) + amount, None

@@ -42,13 +42,13 @@ from redis_counters.protocol.folding import (
 from redis_counters.protocol.keys import KeySpace
 from redis_counters.protocol.registry import (
     PIECE,
-    TIME,
     Page,
     Record,
     actors_in,
     hscan,
     record_of,
     scanned,
+    time,
     time_of,
 )
 from redis_counters.protocol.shard_fields import pairs_of
@@ -68,12 +68,12 @@ def one_pass(
     one in that time at most. ``dry_run``: nothing is changed, the tally says what would be.
     Cost: O(actors), and for a walk O(keys in the database + slots); a script at a time is O(250 slots).
     """
-    now = yield from (_time() if dry_run else lease(keys, period))
-    if now is None:
+    if not dry_run and (yield from lease(keys, period)) is None:
         return
     plans: list[Plan] = []
     room = MOST
     for bucket, registry in enumerate(keys.registries):
+        now = yield from _time(registry)  # of the server that wrote the times of its records
         plan = yield from _plan(bucket, registry, upkeep, now, tally, room, dry_run=dry_run)
         room -= len(plan.wanted)
         plans.append(plan)
@@ -82,7 +82,7 @@ def one_pass(
         complete = yield from walk(keys, plans, upkeep, tally, dry_run=dry_run)
     tally.complete = nobody or (complete and all(plan.whole for plan in plans))
     for bucket, plan in enumerate(plans):
-        walked = now if complete and plan.whole else 0
+        walked = plan.now if complete and plan.whole else 0
         if dry_run:
             tally.cleaned += ((bucket, actor) for actor in plan.old)
         elif walked or plan.old:
@@ -91,11 +91,11 @@ def one_pass(
 
 def repair(keys: KeySpace, upkeep: Upkeep, tally: Tally, shards: Collection[bytes]) -> Steps:
     """In these shards, the slots of those who may be folded are in the base. Cost: O(slots in them)."""
-    now = yield from _time()
     bucket_of = bucket_finder(keys)
     for key in shards:
         bucket, cursor = bucket_of(key), b"0"
-        plan = Plan(keys.registries[bucket])
+        now = yield from _time(keys.registries[bucket])
+        plan = Plan(keys.registries[bucket], now)
         tally.shards += 1
         while True:
             (raw,) = yield [hscan(key, cursor, PIECE)]
@@ -117,8 +117,8 @@ def repair(keys: KeySpace, upkeep: Upkeep, tally: Tally, shards: Collection[byte
 # -- the registries
 
 
-def _time() -> Generator[list[Command], list[object], int]:
-    (raw,) = yield [TIME]
+def _time(at: bytes) -> Generator[list[Command], list[object], int]:
+    (raw,) = yield [time(at)]
     return time_of(raw)
 
 
@@ -126,7 +126,7 @@ def _plan(
     bucket: int, registry: bytes, upkeep: Upkeep, now: int, tally: Tally, room: int, *, dry_run: bool
 ) -> Generator[list[Command], list[object], Plan]:
     """Return what is to be done in a bucket; who is silent has been closed."""
-    plan, cursor = Plan(registry), b"0"
+    plan, cursor = Plan(registry, now), b"0"
     generation, walked = b"", 0
     folded: dict[bytes, Record] = {}
     while True:

@@ -14,7 +14,10 @@ from redis_counters.protocol.slots import Kind
 
 
 class Head(NamedTuple):
-    """An actor without its totals. ``unanswered``: its latest flush; ``folding``: a fold of it may have been sent."""
+    """An actor without its totals. ``unanswered``: its latest flush; ``folding``: a fold of it may have been sent.
+
+    ``behind``: an earlier reader of the journal has found that it lacks flushes.
+    """
 
     bucket: int
     owner: bytes
@@ -26,6 +29,7 @@ class Head(NamedTuple):
     blurred: bool
     unanswered: bool
     folding: bool
+    behind: bool
 
 
 class Slot(NamedTuple):

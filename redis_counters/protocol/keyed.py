@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from redis_counters.errors import CounterError, Unavailable, UsageError
-from redis_counters.protocol.commands import Argument, Command, ErrorReply, Script, pieces
+from redis_counters.protocol.commands import Argument, Command, ErrorReply, NoAnswer, Script, pieces
 from redis_counters.protocol.keyed_calls import Call, Has, Like, Once, Plain, Seed
 from redis_counters.protocol.keyed_homes import MOST_ATTEMPTS, MOST_ITEMS, Homes, Steps, asked, refused
 from redis_counters.protocol.reads import Reads
@@ -85,6 +85,7 @@ class Keyed(Homes):
         keys = self.keys
         groups: dict[tuple[type[Call], int, object], list[Call]] = {}
         places: dict[Call, tuple[bytes, bytes]] = {}  # keys of the shard, and of its users
+        shards: dict[tuple[bytes, int], tuple[int, bytes]] = {}  # that were looked up: of many calls they are the same
         for call in calls:
             if isinstance(call, Plain):
                 yield Request(Command(None, (call.key,), call.args, call.verb), -1, [call])
@@ -93,7 +94,9 @@ class Keyed(Homes):
             if home is None and not isinstance(call, Seed):
                 continue  # forgotten since: the next attempt looks for it
             shard = 0 if home is None or isinstance(call, Seed) else call.hash % home.shards
-            bucket, key = keys.shard_key(call.name, shard)
+            if (found := shards.get((call.name, shard))) is None:
+                found = shards[call.name, shard] = keys.shard_key(call.name, shard)
+            bucket, key = found
             users = keys.users_key(call.name, shard) if isinstance(call, (Like, Has)) else b""
             places[call] = key, users
             apart: object = call.ttl if isinstance(call, Once) else users if isinstance(call, Has) else None
@@ -110,7 +113,7 @@ class Keyed(Homes):
     def _script(
         self, kind: type[Call], bucket: int, calls: Sequence[Call], places: dict[Call, tuple[bytes, bytes]]
     ) -> Command:
-        keys: list[bytes] = [self.keys.registries[bucket]]
+        keys: list[bytes] = [self.keys.registries[bucket], self.keys.index(bucket)]
         args: list[Argument] = [self.generation(bucket)]
         first = calls[0]
         if isinstance(first, Once):
@@ -155,13 +158,14 @@ class Keyed(Homes):
                 first = 1
             if len(reply.values) != first + len(calls):
                 raise BadReply(f"expected {len(calls)} answers, got {len(reply.values) - first}")
+            for name in {call.name for call in calls}:
+                self.reads.forget(name)
             for i, call in enumerate(calls, first):
                 answer = reply.text(i)
                 if answer.startswith(b"!"):
                     call.error = refused(call.name, ErrorReply(answer[1:].decode("utf-8", "replace")), script)
                 else:
                     call.answer = answer
-                    self.reads.forget(call.name)
         except CounterError as error:
             for call in calls:
                 if call.open:
@@ -171,6 +175,9 @@ class Keyed(Homes):
         if isinstance(raw, ErrorReply):
             for call in calls:
                 call.error = refused(call.name, raw, None)
+        elif isinstance(raw, NoAnswer):
+            for call in calls:
+                call.error = raw.error
         elif isinstance(calls[0], Plain):
             calls[0].answer = (raw,)
         elif isinstance(raw, list) and len(raw) == len(calls):

@@ -74,7 +74,10 @@ class Once(Call):
         raw = _text("key", key)
         self.amount = signed_amount(amount, name)
         if self.amount < 0:
-            raise UsageError(f"amount must not be negative, got {self.amount}", argument="amount")
+            raise UsageError(
+                f"amount must not be negative, got {self.amount}; count what is taken away in a counter of its own",
+                argument="amount",
+            )
         self.ttl = milliseconds(ttl)
         self.key_hash = crc32(raw)
         self.digest = blake2b(b"%d:%b%b" % (len(self.name), self.name, raw), digest_size=16).digest()
@@ -152,6 +155,8 @@ def user_bytes(user: User) -> bytes:
 
 def milliseconds(ttl: float | timedelta) -> int:
     """Return a ttl, seconds or a timedelta, in milliseconds. Raises TypeError, UsageError."""
+    if type(ttl) is int and 0 < ttl <= MOST_TTL // 1000:  # most are
+        return 1000 * ttl
     if isinstance(ttl, timedelta):
         found = -(-ttl // timedelta(milliseconds=1))  # rounded up
     elif isinstance(ttl, bool) or not isinstance(ttl, (int, float)):

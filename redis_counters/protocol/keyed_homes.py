@@ -10,14 +10,14 @@ from collections.abc import Generator, Iterable
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
-from redis_counters.errors import CounterError, Overflow, Refused, Unavailable, WrongType
-from redis_counters.protocol.commands import CONTRACTS, Command, ErrorReply, Script, pieces
+from redis_counters.errors import CounterError, NotPermitted, Overflow, Refused, Unavailable, WrongType
+from redis_counters.protocol.commands import CONTRACTS, Command, ErrorReply, NoAnswer, Script, pieces
 from redis_counters.protocol.keyed_calls import Call, Has, Like, Once, Plain
 from redis_counters.protocol.keys import KeySpace
 from redis_counters.protocol.namespace import look_up_namespace, open_namespace, opened_keys
 from redis_counters.protocol.permissions import denied_of, lacks_name, named, trials
 from redis_counters.protocol.reads import Reads
-from redis_counters.protocol.refusals import error_for
+from redis_counters.protocol.refusals import IN_A_CLUSTER, error_for
 from redis_counters.protocol.replies import Reply
 from redis_counters.protocol.shards import MOST_SHARDS
 from redis_counters.protocol.values import name_shown
@@ -104,7 +104,8 @@ class Homes:
             parts = [(bucket, part) for bucket, some in by_bucket.items() for part in pieces(some, MOST_ITEMS)]
             commands = []
             for bucket, part in parts:
-                keys = [self.keys.registries[bucket], *(self.keys.shard_key(name, 0)[1] for name in part)]
+                shards0 = (self.keys.shard_key(name, 0)[1] for name in part)
+                keys = [self.keys.registries[bucket], self.keys.index(bucket), *shards0]
                 commands.append(Command(Script.KEYED_OPEN, keys, [self.generation(bucket), *map(of, part)]))
             answers = yield from asked(commands)
             waiting = []
@@ -119,7 +120,11 @@ class Homes:
                 except CounterError as error:
                     errors.update(dict.fromkeys(part, error))
             if self.doubtful:
-                yield from self.reopen_namespace()
+                try:
+                    yield from self.reopen_namespace()
+                except (NotPermitted, Unavailable) as error:  # its server's trouble: other buckets have their registry
+                    errors.update(dict.fromkeys(waiting, error))
+                    waiting = []
         errors.update((name, Unavailable("the registry is lost again and again")) for name in waiting)
         return errors
 
@@ -135,6 +140,8 @@ class Homes:
                 self.homes.pop(name, None)
             elif isinstance(raw, ErrorReply):
                 errors[name] = refused(name, raw, None)
+            elif isinstance(raw, NoAnswer):
+                errors[name] = raw.error
             else:
                 self._learn(name, raw if isinstance(raw, bytes) else str(raw).encode(), errors)
         return absent
@@ -158,6 +165,8 @@ class Homes:
         """Return the reply; None if the bucket has no registry, so nothing was written. Raises what is refused."""
         if isinstance(raw, ErrorReply):
             raise error_for(raw, script, self.keys.registries[bucket])
+        if isinstance(raw, NoAnswer):
+            raise raw.error
         reply = Reply(raw, CONTRACTS[script].replies)
         if reply.word == "UNKNOWN":
             self.lost.add(bucket)
@@ -182,7 +191,7 @@ def asked(commands: list[Command]) -> Steps[list[object]]:
 def refused(name: bytes, reply: ErrorReply, script: Script | None) -> CounterError:
     """Return the error for one counter, or one key, that Redis refuses alone."""
     found = error_for(reply, script)
-    if type(found) is not Refused:
+    if type(found) is not Refused or reply.text == IN_A_CLUSTER:
         return found
     kind = WrongType if reply.code == "WRONGTYPE" else Overflow if "overflow" in reply.text else Refused
     return kind(f"counter {name_shown(name)!r}: {reply.text}", counter=name)

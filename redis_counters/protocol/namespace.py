@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from redis_counters.errors import SchemaMismatch
-from redis_counters.protocol.commands import CONTRACTS, Command, ErrorReply, Script, hmget
+from redis_counters.protocol.commands import CONTRACTS, Command, ErrorReply, NoAnswer, Script, hmget
 from redis_counters.protocol.keys import MOST_BUCKETS, SCHEMA, KeySpace, meta_key
 from redis_counters.protocol.refusals import error_for
 from redis_counters.protocol.replies import BadReply, Reply
 from redis_counters.protocol.settings import Settings
+
+ANY_REGION = b"main"  # the default: who names none counts in whatever region this is
 
 
 def open_namespace(settings: Settings, buckets: int) -> Command:
@@ -18,9 +20,11 @@ def open_namespace(settings: Settings, buckets: int) -> Command:
 
 
 def opened_keys(raw: object, settings: Settings) -> KeySpace:
-    """Return the key space from the answer to `open_namespace`. Raises as `settled_keys`, and what Redis refuses."""
+    """Return the key space from the answer to `open_namespace`. Raises as `settled_keys`, and why there is none."""
     if isinstance(raw, ErrorReply):
         raise error_for(raw, Script.NAMESPACE_OPEN, meta_key(settings.namespace))
+    if isinstance(raw, NoAnswer):
+        raise raw.error
     return settled_keys(Reply(raw, CONTRACTS[Script.NAMESPACE_OPEN].replies).values, settings)
 
 
@@ -38,7 +42,7 @@ def settled_keys(values: Sequence[object], settings: Settings) -> KeySpace:
     if schema != b"%d" % SCHEMA:
         shown = schema.decode("utf-8", "replace")
         raise SchemaMismatch(f"namespace {name!r} has schema {shown!r}, this version knows {SCHEMA}")
-    if region != settings.region:
+    if region != settings.region and settings.region != ANY_REGION:
         told, asked = (each.decode("utf-8", "replace") for each in (region, settings.region))
         raise SchemaMismatch(f"namespace {name!r} belongs to region {told!r}, not {asked!r}")
     if not buckets.isdigit() or len(buckets) > 5 or not 1 <= int(buckets) <= MOST_BUCKETS:

@@ -110,12 +110,13 @@ def _actor(kept: StoredActor, actor: Actor, *, unsure: bool) -> Actor:
     """The actor is what it was."""
     head = kept.head
     actor.owner, actor.id, actor.seq, actor.base = head.owner, head.id, head.seq, head.base
-    actor.exact, actor.blurred, actor.unsure = head.exact, head.blurred, unsure
+    actor.exact, actor.blurred, actor.unsure, actor.behind = head.exact, head.blurred, unsure, head.behind
     applied: tuple[dict[bytes, int], dict[bytes, int]] = ({}, {})
     for table in actor.tables:
         table.changed = {}
     for (kind, key), slot in kept.slots.items():
         table = actor.tables[kind]
+        actor.sharded = actor.sharded or shard_of(key) > 0
         table.total[key] = slot.total
         if slot.acknowledged:
             table.acknowledged[key] = slot.acknowledged

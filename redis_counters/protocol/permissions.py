@@ -12,24 +12,70 @@ from redis_counters.protocol.commands import Argument, Command, ErrorReply, Scri
 
 CALLS: dict[Script, tuple[str, ...]] = {
     Script.NAMESPACE_OPEN: ("HMGET", "HSET"),
-    Script.ACTOR_OPEN: ("HGET", "HMGET", "HSET", "TIME"),
+    Script.ACTOR_OPEN: ("HGET", "HMGET", "HSET", "TIME", "ZADD"),
     Script.ACTOR_CLOSE: ("HDEL", "HGET", "HSET", "TIME"),
-    Script.SLOTS_MERGE: ("EXISTS", "HGET", "HSET", "HSETNX", "PEXPIREAT", "PTTL", "TIME", "TYPE"),
-    Script.SLOTS_FOLD: ("HDEL", "HGET", "HINCRBY", "HMGET", "HSET", "TIME"),
-    Script.SLOTS_READ: ("HGETALL",),
+    Script.SLOTS_MERGE: (
+        "EXISTS",
+        "GET",
+        "HGET",
+        "HMGET",
+        "HSET",
+        "HSETNX",
+        "PEXPIREAT",
+        "PTTL",
+        "TIME",
+        "TYPE",
+        "ZADD",
+        "ZMSCORE",
+        "ZSCORE",
+    ),
+    Script.SLOTS_FOLD: ("GET", "HDEL", "HGET", "HINCRBY", "HMGET", "HSET", "TIME"),
+    Script.SLOTS_READ: ("GET", "HGETALL"),
     Script.ACTORS_REAP: ("HDEL", "HGET", "HSET", "TIME"),
     Script.ACTORS_CLEAN: ("HDEL", "HGET", "HMGET", "HSET", "TIME"),
     Script.JANITOR_LEASE: ("HDEL", "HMGET", "HSET", "TIME"),
-    Script.KEYED_OPEN: ("HMGET", "HSET"),
-    Script.ONCE_APPLY: ("EXISTS", "HGET", "HINCRBY", "HMGET", "HSET", "HSETNX", "PEXPIREAT", "TIME"),
-    Script.LIKES_APPLY: ("HINCRBY", "HMGET", "HSET", "HSETNX", "SADD", "SISMEMBER", "SREM"),
-    Script.SLOTS_SEED: ("HDEL", "HGET", "HINCRBY", "HMGET", "HSET", "HSETNX"),
+    Script.KEYED_OPEN: ("HMGET", "HSET", "ZADD", "ZSCORE"),
+    Script.ONCE_APPLY: ("EXISTS", "HGET", "HINCRBY", "HMGET", "HSET", "HSETNX", "PEXPIREAT", "TIME", "ZADD", "ZSCORE"),
+    Script.LIKES_APPLY: ("HINCRBY", "HMGET", "HSET", "HSETNX", "SADD", "SISMEMBER", "SREM", "ZADD", "ZSCORE"),
+    Script.SLOTS_SEED: ("HDEL", "HGET", "HINCRBY", "HMGET", "HSET", "HSETNX", "ZADD", "ZSCORE"),
+    Script.SHARDS_WIDEN: ("HMGET", "HSET", "ZADD", "ZSCORE"),
+    Script.NARROW_OPEN: ("HMGET", "HSET", "PTTL"),
+    Script.SHARD_SEAL: ("GET", "HGETALL", "PTTL", "SET", "TIME", "TYPE"),
+    Script.SHARD_UNSEAL: ("GET", "HSET", "PEXPIREAT", "TYPE"),
+    Script.NARROW_APPLY: ("HGET", "HSET"),
+    Script.SHARD_RESET: (
+        "GET",
+        "HDEL",
+        "HGETALL",
+        "HINCRBY",
+        "HMGET",
+        "HSET",
+        "PEXPIREAT",
+        "SET",
+        "TYPE",
+        "ZADD",
+        "ZSCORE",
+    ),
+    Script.SHARD_FLOOR: ("GET", "HGET", "HMGET", "HSET", "SET", "TYPE", "ZADD"),
+    Script.SHARD_RENEW: ("GET", "HDEL", "HGETALL", "HINCRBY", "HMGET", "HSET", "TYPE", "ZADD", "ZSCORE"),
+    Script.CHANGES_LIST: ("HDEL", "HGET", "HKEYS", "HMGET", "HSET", "INFO", "ZRANGEBYSCORE"),
+    Script.ENTRIES_READ: ("GET", "HGETALL", "PEXPIRETIME", "PTTL", "TIME"),
+    Script.ENTRIES_MERGE: ("HGET", "HGETALL", "HMGET", "HSET", "PEXPIREAT", "PTTL", "TIME", "ZADD", "ZSCORE"),
+    Script.ENTRIES_DIGEST: ("GET", "HGETALL"),
+    Script.ENTRIES_DROP: ("HDEL", "HGET", "HGETALL", "HINCRBY", "HKEYS", "HMGET", "HSET", "INFO", "ZMSCORE"),
+    Script.REGION_JOIN: ("HGET", "HMGET", "HSET", "ZADD", "ZREVRANGE"),
+    Script.MEMBERS_SET: ("HMGET", "HSET"),
+    Script.MARKS_SET: ("HSET",),
+    Script.ENTRIES_FORGET: ("HDEL", "HKEYS"),
 }
 """What a script calls; a test compares this with its text."""
 
+KEYLESS = ("TIME", "INFO")
+
 # How each command is tried on a registry. HSET has a field without a value, HINCRBY no number: both are errors. HSETNX
 # finds its field there; in a registry that has just been deleted, it says what an absent one means too. What is for
-# sets finds a hash, PEXPIREAT no number. SADD could make a set of what was deleted: without a member it is not tried.
+# sets, sorted or not, finds a hash, PEXPIREAT, SET and ZADD no number. SADD could make a set of what was deleted:
+# without a member it is not tried.
 _TRIALS: dict[str, tuple[Argument, ...]] = {
     "EXISTS": (),
     "HDEL": (b"",),
@@ -39,11 +85,19 @@ _TRIALS: dict[str, tuple[Argument, ...]] = {
     "HSET": (b"", b"", b""),
     "HSETNX": (b"n", b"0"),
     "PEXPIREAT": (b"none",),
+    "SET": (b"", b"PX", b"none"),
     "SISMEMBER": (b"",),
     "SREM": (b"",),
+    "INFO": (b"server",),
+    "ZADD": (b"none", b""),
+    "ZMSCORE": (b"",),
+    "ZRANGEBYSCORE": (b"none", b"none"),
+    "ZREVRANGE": (b"0", b"0"),
+    "ZSCORE": (b"",),
 }
 
 # A command that is denied inside a script is told in words only, and by each kind of server in others.
+SHORTEST = 20  # bytes of such an error, at least: most answers are looked at no further
 _DENIED = ("no permissions", "can't run this command", "ACL failure")
 
 
@@ -61,7 +115,9 @@ def lacks_name(raw: object) -> bool:
     """True if an answer, or the error of a counter in it, is such an error."""
     if isinstance(raw, ErrorReply):
         return is_unnamed(raw.text)
-    return isinstance(raw, list) and any(is_unnamed(_text(part)) for part in raw[1:])
+    if not isinstance(raw, list):
+        return False
+    return any(is_unnamed(_text(part)) for part in raw[1:] if not isinstance(part, bytes) or len(part) > SHORTEST)
 
 
 def trials(commands: Iterable[Command]) -> list[Command]:
@@ -70,7 +126,7 @@ def trials(commands: Iterable[Command]) -> list[Command]:
     for command in commands:
         assert command.script is not None
         for call in CALLS[command.script]:
-            keys = () if call == "TIME" else command.keys[:1]
+            keys = () if call in KEYLESS else command.keys[:1]
             found[call] = Command(None, keys, _TRIALS.get(call, ()), call.encode())
     return list(found.values())
 

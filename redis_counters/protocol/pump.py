@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple
 
 from redis_counters.errors import CounterError
-from redis_counters.protocol.commands import Command, ErrorReply, Script
+from redis_counters.protocol.commands import Command, ErrorReply, NoAnswer, Script
 from redis_counters.protocol.namespace import open_namespace, opened_keys
 from redis_counters.protocol.permissions import denied_of, lacks_name, named, trials
 from redis_counters.protocol.recorder import Recorder
@@ -28,7 +28,7 @@ class Send(NamedTuple):
 
 
 class Receive:
-    """Wait for the next answer: a value, or an `ErrorReply`."""
+    """Wait for the next answer: a value, an `ErrorReply`, or a `NoAnswer`."""
 
 
 RECEIVE = Receive()
@@ -65,7 +65,7 @@ def flush_round(writer: Writer, clock: Callable[[], float]) -> Steps:
 def _send_all(writer: Writer, clock: Callable[[], float]) -> Steps:
     if writer.keys is None:
         yield from _settle(writer, clock)
-    writer.new_round()
+    writer.new_round(clock())
     recorder = writer.recorder
     in_flight: deque[Request] = deque()
     denied: list[tuple[Request, object]] = []  # by answers that do not say which command was denied
@@ -101,6 +101,8 @@ def _send_all(writer: Writer, clock: Callable[[], float]) -> Steps:
             if isinstance(raw, ErrorReply) and raw.code == "NOSCRIPT":
                 in_flight.append(request)
                 yield Send(request.command, text=True)
+            elif isinstance(raw, NoAnswer):
+                writer.lost(request, raw.error)
             elif lacks_name(raw):
                 denied.append((request, raw))
             else:
@@ -124,12 +126,14 @@ def _settle(writer: Writer, clock: Callable[[], float]) -> Steps:
     if isinstance(raw, ErrorReply) and raw.code == "NOSCRIPT":
         yield Send(command, text=True)
         raw = yield RECEIVE
+    if isinstance(raw, NoAnswer):
+        raise raw.error
     if lacks_name(raw):
         raw = named(raw, (yield from _denied([command])))
     writer.settle(opened_keys(raw, settings), clock())
     if not writer.memory_seen:
         writer.memory_seen = True  # once, whatever becomes of it: some proxies hang up on what they do not know
-        yield Send(Command(None, (), (b"memory",), b"INFO"))
+        yield Send(Command(None, (), (b"memory",), b"INFO", command.keys[0]))
         writer.see_memory((yield RECEIVE))
 
 

@@ -270,6 +270,7 @@ def head_of(actor: Actor) -> Head:
         actor.blurred,
         actor.unknown is not None,
         actor.phase is Phase.FOLDING,
+        actor.behind,
     )
 
 

@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+import re
+
 from redis_counters.errors import CounterError, NotPermitted, Refused, Unavailable, WrongType
 from redis_counters.protocol.commands import ErrorReply, Script
 from redis_counters.protocol.keys import name_of
 from redis_counters.protocol.permissions import is_denied, with_candidates
+from redis_counters.protocol.replies import Reply
 from redis_counters.protocol.values import name_shown
 
 _PASSING = frozenset(
-    ("BUSY", "LOADING", "MASTERDOWN", "READONLY", "OOM", "MISCONF", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "MOVED")
+    (
+        "BUSY",
+        "LOADING",
+        "MASTERDOWN",
+        "READONLY",
+        "OOM",
+        "MISCONF",
+        "NOREPLICAS",
+        "CLUSTERDOWN",
+        "TRYAGAIN",
+        "MOVED",
+        "ASK",
+    )
 )
 
 
-_KNOWN = _PASSING | {"NOSCRIPT", "NOPERM", "NOAUTH", "WRONGPASS", "WRONGTYPE", "BADARG"}
+# What a driver makes of an answer that sends a client of one server to another.
+IN_A_CLUSTER = (
+    "CLUSTER this server is part of a cluster: use redis+cluster:// or a RedisCluster client; nothing was applied"
+)
+
+_KNOWN = _PASSING | {"NOSCRIPT", "NOPERM", "NOAUTH", "WRONGPASS", "WRONGTYPE", "BADARG", "CLUSTER"}
 
 
 def surely_not_applied(reply: ErrorReply) -> bool:
@@ -33,12 +53,27 @@ def error_for(reply: ErrorReply, script: Script | None, key: bytes | None = None
         return NotPermitted(f"{what}{with_candidates(reply.text, script)}")
     if reply.code in ("NOAUTH", "WRONGPASS"):
         return NotPermitted(f"{what}{reply.code} the connection is not authenticated")
+    if reply.text == IN_A_CLUSTER:
+        return Refused(reply.text.partition(" ")[2])
     # Redis 6.2 puts the error of a command inside a script into a sentence of its own.
     if reply.code in _PASSING or any(f"-{code} " in reply.text for code in _PASSING) or "OOM" in reply.text:
-        return Unavailable(f"{what}{reply.text}")
+        primary = "; connect to the primary" if "READONLY " in reply.text else ""
+        return Unavailable(f"{what}{_without_script(reply.text)}{primary}")
     if "WRONGTYPE" in reply.text and key is not None:
         return WrongType(f"{what}the key {name_shown(key)!r} holds something else: {reply.text}")
     return Refused(f"{what}{reply.text}")
+
+
+def raise_refused(reply: Reply, key: bytes | None) -> None:
+    """Raises what Redis refused of the one shard that a script was to change."""
+    text = reply.text(0).decode("utf-8", "replace") if reply.values else ""
+    if text.startswith("!") and key is not None:
+        raise refusal(key, text[1:])
+
+
+def _without_script(text: str) -> str:
+    """Return what an error says, without which line of which script it came from."""
+    return re.sub(r"\.? script: [0-9a-f]+, on @\w+:\d+\.?$", "", text)
 
 
 def refusal(key: bytes, text: str) -> Refused:

@@ -11,7 +11,6 @@ from redis_counters.protocol.replies import BadReply
 from redis_counters.protocol.shard_fields import pairs_of
 
 PIECE = 250  # fields that are read at a time
-TIME = Command(None, (), (), b"TIME")
 STATES = {b"o": "open", b"c": "closed", b"f": "folded"}
 
 
@@ -75,9 +74,14 @@ def hscan(key: bytes, cursor: bytes, count: int) -> Command:
     return Command(None, (key,), (cursor, b"COUNT", count), b"HSCAN")
 
 
-def scan(cursor: bytes, pattern: bytes, count: int) -> Command:
-    """Return the command that reads a part of the names of all keys."""
-    return Command(None, (), (cursor, b"MATCH", pattern, b"COUNT", count), b"SCAN")
+def scan(cursor: bytes, pattern: bytes, count: int, at: bytes) -> Command:
+    """Return the command that reads a part of the names of all keys; of those on the server that has the key ``at``."""
+    return Command(None, (), (cursor, b"MATCH", pattern, b"COUNT", count), b"SCAN", at)
+
+
+def time(at: bytes) -> Command:
+    """Return the command that asks for the time of the server that has this key."""
+    return Command(None, (), (), b"TIME", at)
 
 
 def time_of(raw: object) -> int:
@@ -117,7 +121,7 @@ def actors_in(fields: list[bytes] | dict[bytes, bytes]) -> set[bytes]:
 
 def all_records(registries: Sequence[bytes]) -> Generator[list[Command], list[object], tuple[int, list[Located]]]:
     """Return the server's time, and all records with their buckets. Cost: O(actors), in pieces."""
-    (raw,) = yield [TIME]
+    (raw,) = yield [time(registries[0])]
     now, found = time_of(raw), dict[tuple[int, bytes], Located]()
     for bucket, registry in enumerate(registries):
         cursor, begun = b"0", False

@@ -47,6 +47,13 @@ class Reply:
             raise BadReply(f"{self.word} came without its value {index + 1}") from None
         return value if isinstance(value, bytes) else str(value).encode()
 
+    def pairs(self) -> Iterator[tuple[int, bytes]]:
+        """Yield (item number, text) from a list of them."""
+        if len(self.values) % 2:
+            raise BadReply(f"{self.word} came with {len(self.values)} values: an item without its text")
+        for i in range(0, len(self.values), 2):
+            yield self.number(i), self.text(i + 1)
+
     def refused(self) -> Iterator[tuple[int, str]]:
         """Yield (item number, error text) from the list behind the first value."""
         if len(self.values) % 2 == 0:

@@ -8,10 +8,12 @@ from typing import NamedTuple
 
 from redis_counters.errors import UsageError
 from redis_counters.protocol.durability import Durability, check_durability
+from redis_counters.protocol.exchange.names import check_name
 from redis_counters.protocol.keys import DEFAULT_BUCKETS, MOST_BUCKETS, namespace_bytes
-from redis_counters.protocol.shards import Shards
+from redis_counters.protocol.shards import Auto, Shards
 
 MAX_BATCH = 2_000  # a script blocks the others: this many counters take a few milliseconds
+SAFE_RATE = 2_500.0  # updates a second of one shard: docs/howto/hot-counter.md, measured by benchmarks/shards.py
 
 
 class Settings(NamedTuple):
@@ -20,7 +22,8 @@ class Settings(NamedTuple):
     namespace: bytes
     region: bytes
     display: bytes
-    shards: int | Mapping[str, int]
+    shards: int | Auto | Mapping[str, int | Auto]
+    shard_rate: float
     flush_interval: float
     max_batch: int
     max_pending: int
@@ -51,7 +54,8 @@ def make_settings(
     namespace: str = "rc",
     region: str = "main",
     actor: str = "",
-    shards: int | Mapping[str, int] = 1,
+    shards: int | Auto | Mapping[str, int | Auto] = 1,
+    shard_rate: float = SAFE_RATE,
     flush_interval: float = 0.1,
     max_batch: int = 500,
     max_pending: int = 1_000_000,
@@ -63,7 +67,7 @@ def make_settings(
     reassert_window: float = 60.0,
     actor_ttl: float = 3600.0,
     retention: float = 86400.0,
-    buckets: int = DEFAULT_BUCKETS,
+    buckets: int | None = None,
     rotate_slots: int = 10_000,
     rotate_age: float = 3600.0,
 ) -> Settings:
@@ -78,9 +82,10 @@ def make_settings(
         raise TypeError(f"journal must be a path or None, not {type(journal).__name__}")
     return Settings(
         namespace=namespace_bytes(namespace),
-        region=_text("region", region),
-        display=_text("actor", actor, empty=True)[:200],
+        region=check_name(region).encode(),
+        display=_text("actor", actor)[:200],
         shards=_shards(shards),
+        shard_rate=_finite("shard_rate", "updates a second", shard_rate, above=0.0),
         flush_interval=_seconds("flush_interval", flush_interval, above=0.0),
         max_batch=_whole("max_batch", max_batch, 1, MAX_BATCH),
         max_pending=_whole("max_pending", max_pending, 1, 2**53),
@@ -92,7 +97,7 @@ def make_settings(
         reassert_window=_seconds("reassert_window", reassert_window),
         actor_ttl=_seconds("actor_ttl", actor_ttl, above=0.0),
         retention=_seconds("retention", retention),
-        buckets=_whole("buckets", buckets, 1, MOST_BUCKETS),
+        buckets=_whole("buckets", DEFAULT_BUCKETS if buckets is None else buckets, 1, MOST_BUCKETS),
         rotate_slots=_whole("rotate_slots", rotate_slots, 1, 2**53),
         rotate_age=_seconds("rotate_age", rotate_age, above=0.0),
     )
@@ -102,7 +107,7 @@ def check_age(option: str, value: float) -> float:
     """Return an age in seconds; infinity is allowed. Raises TypeError, UsageError."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{option} must be a number of seconds, not {type(value).__name__}")
-    if math.isnan(value) or value < 0:
+    if not value >= 0:  # a NaN is not either
         raise UsageError(f"{option} must not be negative, got {value}")
     return float(value)
 
@@ -112,16 +117,21 @@ def checked_age(value: float | None, option: str = "max_age") -> float | None:
     return None if value is None else check_age(option, value)
 
 
-def _shards(option: int | Mapping[str, int]) -> int | Mapping[str, int]:
+def _shards(option: int | Auto | Mapping[str, int | Auto]) -> int | Auto | Mapping[str, int | Auto]:
     Shards(option)  # raises what is wrong with it
     return dict(option) if isinstance(option, Mapping) else option
 
 
 def _seconds(option: str, value: float, *, above: float = -1.0) -> float:
-    seconds = check_age(option, value)
-    if math.isinf(seconds) or seconds <= above:
-        raise UsageError(f"{option} must be a finite number of seconds above {max(above, 0):g}, got {value}")
-    return seconds
+    return _finite(option, "seconds", check_age(option, value), above=above)
+
+
+def _finite(option: str, unit: str, value: float, *, above: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{option} must be a number, not {type(value).__name__}")
+    if not above < value < math.inf:
+        raise UsageError(f"{option} must be a finite number of {unit} above {max(above, 0):g}, got {value}")
+    return float(value)
 
 
 def _whole(option: str, value: int, least: int, most: int) -> int:
@@ -132,9 +142,7 @@ def _whole(option: str, value: int, least: int, most: int) -> int:
     return value
 
 
-def _text(option: str, value: str, *, empty: bool = False) -> bytes:
+def _text(option: str, value: str) -> bytes:
     if not isinstance(value, str):
         raise TypeError(f"{option} must be a str, not {type(value).__name__}")
-    if not value and not empty:
-        raise UsageError(f"{option} must not be empty")
     return value.encode("utf-8", "replace")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 
 from redis_counters.errors import WrongType
 from redis_counters.protocol.answers import list_of
-from redis_counters.protocol.commands import Command, ErrorReply, Script, hgetall, pieces
+from redis_counters.protocol.commands import Command, ErrorReply, Question, Script, hgetall, pieces
+from redis_counters.protocol.keys import is_first
 from redis_counters.protocol.permissions import named_text
 from redis_counters.protocol.refusals import error_for
 from redis_counters.protocol.replies import BadReply
@@ -16,14 +17,49 @@ MOST_KEYS = 500  # shards that one script reads
 CROWD = 64  # fields of a shard from which on its actors are looked at: some may be gone
 
 
-def ask_for(keys: list[bytes]) -> Generator[list[Command], list[object], list[object]]:
-    """Return the fields of these shards, as they come, in one round trip. Raises BadReply, and what Redis refuses."""
-    if len(keys) == 1:
-        return (yield [hgetall(keys[0])])
-    answers = yield [Command(Script.SLOTS_READ, part) for part in pieces(keys, MOST_KEYS)]
+def nothing() -> None:
+    """What is done meanwhile by who has nothing to do."""
+
+
+def ask_for(
+    keys: list[bytes], *, grouped: bool = False, meanwhile: Callable[[], None] = nothing
+) -> Generator[list[Command], list[object], list[object]]:
+    """Return the fields of these shards, as they come, in one round trip. Raises BadReply, and what Redis refuses.
+
+    ``grouped``: a command has keys of one bucket only, as clusters want it. A server that turns out to want it
+    (CROSSSLOT) is asked again that way. ``meanwhile``: as in `Question`.
+    """
+    if len(keys) == 1 and is_first(keys[0]):  # (another one may be sealed, which only the script reads)
+        return (yield Question.of([hgetall(keys[0])], meanwhile))
+    if grouped:
+        return (yield from _ask_for_groups(keys))
+    answers = yield Question.of([Command(Script.SLOTS_READ, part) for part in pieces(keys, MOST_KEYS)], meanwhile)
+    if any(isinstance(part, ErrorReply) and part.code == "CROSSSLOT" for part in answers):
+        return (yield from _ask_for_groups(keys))
+    return _texts(answers, len(keys))
+
+
+def _ask_for_groups(keys: list[bytes]) -> Generator[list[Command], list[object], list[object]]:
+    groups: dict[bytes, list[int]] = {}
+    for n, key in enumerate(keys):
+        groups.setdefault(key[: key.index(b"}")], []).append(n)
+    parts = [part for group in groups.values() for part in pieces(group, MOST_KEYS)]
+    plain = [len(part) == 1 and is_first(keys[part[0]]) for part in parts]
+    answers = yield [
+        hgetall(keys[part[0]]) if alone else Command(Script.SLOTS_READ, [keys[n] for n in part])
+        for part, alone in zip(parts, plain, strict=True)
+    ]
+    found: list[object] = [None] * len(keys)
+    for part, alone, answer in zip(parts, plain, answers, strict=True):
+        for n, fields in zip(part, [answer] if alone else _texts([answer], len(part)), strict=True):
+            found[n] = fields
+    return found
+
+
+def _texts(answers: list[object], expected: int) -> list[object]:
     texts = list_of(answers[0]) if len(answers) == 1 else [text for part in answers for text in list_of(part)]
-    if len(texts) != len(keys):
-        raise BadReply(f"expected the texts of {len(keys)} shards, got {len(texts)}")
+    if len(texts) != expected:
+        raise BadReply(f"expected the texts of {expected} shards, got {len(texts)}")
     return texts
 
 

@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from redis_counters.crdt.entries import live_total
+from redis_counters.crdt.moved import Copies
 from redis_counters.protocol.actor import Actor
 from redis_counters.protocol.bucket import Bucket
+from redis_counters.protocol.keys import bucket_of
 from redis_counters.protocol.shard_fields import pairs_of
 from redis_counters.protocol.slots import Kind, Table
 from redis_counters.protocol.values import CounterValue
 
 Place = tuple[int, bytes]  # a shard's bucket and key
 Slot = tuple[bytes, bytes, Kind]  # a shard's key, the owner of an actor, increments or decrements
+Excess = tuple[bytes, Kind]  # a shard's key, increments or decrements
 Folded = dict[bytes, tuple[dict[bytes, int], dict[bytes, int]]]  # what an owner's actor had applied when it was folded
 
 NOTHING: Mapping[Any, int] = {}  # of most snapshots; it is never written to
+NOTHING_MOVED: Copies = {}  # the same
 
 
 class Snapshot:
@@ -23,10 +28,13 @@ class Snapshot:
 
     __slots__ = (
         "acknowledged",
+        "ahead",
         "as_of",
+        "copies",
         "counted",
         "drops",
         "epoch",
+        "excess",
         "fresh_until",
         "own",
         "places",
@@ -40,23 +48,15 @@ class Snapshot:
         self.as_of = as_of  # epoch seconds
         self.fresh_until = fresh_until
         self.counted = 0
+        self.copies: Copies = NOTHING_MOVED  # what its shard 0 holds of others
         self.places = places  # of the shards that were asked for, in order
         self.own: Mapping[Slot, int] = NOTHING  # own slots in it
+        self.excess: Mapping[Excess, int] = NOTHING  # what a peer's copy of own slots' shards has beyond them
         self.acknowledged: Mapping[Slot, int] = NOTHING  # what was acknowledged of own slots when it was asked for
         self.value: CounterValue | None = None  # the value last made of it,
         self.epoch = -1  # and the writer's epoch that this was made in
-
-    def take_acknowledged(self, buckets: list[Bucket], places: Iterable[Place]) -> None:
-        """It holds what is acknowledged of own slots in these shards, which are about to be asked for."""
-        found = {
-            (key, actor.owner, table.kind): table.acknowledged[key]
-            for bucket, key in places
-            for actor in buckets[bucket].actors
-            for table in actor.tables[:2]
-            if key in table.acknowledged
-        }
-        if found:
-            self.acknowledged = {**self.acknowledged, **found}
+        # That value with what waits in the buffer: in which epoch, how much of the buffer it has, and the value.
+        self.ahead: tuple[int, int, CounterValue | None] = (-1, 0, None)
 
     def take_own(
         self, actors: Iterable[Actor], key: bytes, raw: object, folded: Folded, doubts: dict[bytes, Actor]
@@ -67,9 +67,13 @@ class Snapshot:
             if not actor.id or (key not in plus.total and key not in minus.total):  # not opened yet: Redis has nothing
                 continue
             fields = dict(pairs_of(raw, b""))
+            copy = b"@/" + fields.get(b"d", b"")
             for table, sign in ((plus, b"+"), (minus, b"-")):
                 if key not in table.total:
                     continue
+                if copy + sign in fields:
+                    beyond = int(fields[copy + sign]) - live_total(fields.items(), sign)
+                    self.excess = {**self.excess, (key, table.kind): max(0, beyond)}
                 slot, place = fields.get(actor.id + sign), (key, actor.owner, table.kind)
                 if slot is not None:
                     self.own = {**self.own, place: int(slot)}
@@ -86,3 +90,31 @@ class Snapshot:
         if slot is None:  # deleted or folded, as far as it was acknowledged before we looked
             slot = self.acknowledged.get((key, owner, table.kind), 0)
         return max(0, total - slot), total - table.acknowledged.get(key, 0)
+
+    def twice(self, buckets: list[Bucket]) -> int:
+        """Return how much of what it lacks of own slots a peer had told already: that is counted in it.
+
+        A fail-over took it back here, and the peer's copy has brought it back before we have told it again.
+        """
+        found = 0
+        for (key, kind), excess in self.excess.items():
+            bucket = bucket_of(key)
+            lacking = sum(
+                self.lacks(actor.owner, actor.tables[kind], key)[0]
+                for actor in buckets[bucket].actors
+                if key in actor.tables[kind].total
+            )
+            found += min(excess, lacking) * (1 if kind is Kind.PLUS else -1)
+        return found
+
+
+def acknowledged(buckets: list[Bucket], places: Iterable[Place]) -> Mapping[Slot, int]:
+    """Return what is acknowledged of own slots in these shards, which are about to be asked for."""
+    found = {
+        (key, actor.owner, table.kind): table.acknowledged[key]
+        for bucket, key in places
+        for actor in buckets[bucket].actors
+        for table in actor.tables[:2]
+        if key in table.acknowledged
+    }
+    return found or NOTHING

@@ -16,6 +16,7 @@ class Stats:
     ``journal_failures``: times that the journal could not be written.
     ``undelivered``: counters with an amount that was lost, because the client was closed without Redis.
     ``uncertain``: times that nobody could tell how far an actor got (see docs/design.md); 0 is the rule.
+    ``grown``: times that this client gave a counter more shards by itself.
     """
 
     accepted: int
@@ -28,4 +29,5 @@ class Stats:
     journal_failures: int
     undelivered: int
     uncertain: int
+    grown: int
     last_error: str | None

@@ -70,3 +70,13 @@ class CounterValue(int):
 
     def __reduce__(self) -> tuple[type[CounterValue], tuple[int, float, int]]:
         return (CounterValue, (int(self), self.as_of, self.pending))
+
+
+_new_int = int.__new__
+
+
+def made_value(value: int, as_of: float, pending: int) -> CounterValue:
+    """As CounterValue(...), in half the time."""
+    made = _new_int(CounterValue, value)
+    made.as_of, made.pending = as_of, pending
+    return made

@@ -11,14 +11,16 @@ from typing import NamedTuple
 
 from redis_counters.errors import CounterError, NotRecorded
 from redis_counters.events import Event, EventKind
-from redis_counters.protocol.actor import Actor, Phase
+from redis_counters.protocol.actor import Actor, Phase, Sealed
 from redis_counters.protocol.buffer import Buffer
 from redis_counters.protocol.commands import CONTRACTS, Command, ErrorReply, Script
 from redis_counters.protocol.durability import confirm, shortfall
+from redis_counters.protocol.frequent import Frequent
+from redis_counters.protocol.gates import Gates
 from redis_counters.protocol.keys import name_of, shard_of
 from redis_counters.protocol.outstanding import Outstanding
 from redis_counters.protocol.recorder import Recorder
-from redis_counters.protocol.refusals import error_for, refusal, surely_not_applied
+from redis_counters.protocol.refusals import error_for, raise_refused, refusal, surely_not_applied
 from redis_counters.protocol.replies import Reply
 from redis_counters.protocol.settings import Settings
 from redis_counters.protocol.slots import ALL, Kind
@@ -49,6 +51,8 @@ class Writer(Outstanding):
         self.losses = 0  # times that acknowledged flushes were found missing
         self.folds = 0  # fold requests sent
         self.uncertain = 0  # times that nobody could tell how far an actor got
+        self.grown = 0  # times that a counter got more shards for what it is written to
+        self.frequent = Frequent(self.shards)
         self.closing = False
         self.torn = False  # a round was ended in the middle of something, see `mend`
         self.round_open = False  # the round's batch has not all its places yet
@@ -64,13 +68,15 @@ class Writer(Outstanding):
 
     # -- requests go out, answers come in
 
-    def new_round(self) -> None:
+    def new_round(self, now: float = 0.0) -> None:
         """What was counted until now is to be sent in this round, and nothing that is counted meanwhile.
 
         Else a round would not end while counting goes on, and a hot counter would be sent as fast as Redis answers,
         instead of once per interval. Buckets that failed may try again.
         """
         self.errors = []
+        if self.shards.growing:
+            self.frequent.new_round(now)
         for bucket in self.buckets:
             bucket.failed = False
         if not self.durable:  # a confirmation speaks of its own connection: that must have written last
@@ -168,6 +174,8 @@ class Writer(Outstanding):
     def _answer(self, actor: Actor, reply: Reply, script: Script, now: float) -> None:
         chunk, base, healing = actor.unknown, actor.base, actor.healing
         self.doubtful = self.doubtful or reply.word == "UNKNOWN"
+        if script in (Script.SHARDS_WIDEN, Script.SHARD_UNSEAL):
+            raise_refused(reply, actor.opening)
         actor.answer(reply, now)
         if reply.word in ("UNKNOWN", "REGRESS") or actor.base < base:
             self.losses += 1
@@ -185,6 +193,10 @@ class Writer(Outstanding):
         gates = self.gates
         if script is not Script.SLOTS_MERGE or chunk is None or gates is None:
             return
+        if reply.word == "SEALED":
+            for number, id in reply.pairs():
+                _kind, key = chunk.item(number)
+                self._unseal(actor, key, id, gates)
         if reply.word == "MISSING":
             for number in reply.numbers():
                 _kind, key = chunk.item(number)
@@ -197,10 +209,18 @@ class Writer(Outstanding):
         self.flushes += 1
         self.flushed += len(chunk)
         self.full = self.full and self.waiting() >= self.settings.max_pending
+        if self.shards.growing:
+            self.frequent.flushed(chunk.totals)
         for key0, shards in chunk.totals[Kind.SHARDS].items():
             gates.answered(key0, shards, actor.tables[Kind.SHARDS].refused.get(key0))
         for table in actor.tables:
             self.errors.extend(refusal(k, table.refused[k]) for k in actor.refused_now if k in table.refused)
+
+    def _unseal(self, actor: Actor, key: bytes, id: bytes, gates: Gates) -> None:
+        """The shard takes no counts, for its counter was given fewer: shard 0 is told of it, then it is unsealed."""
+        bucket0, key0 = gates.keys.shard_key(name_of(key), 0)
+        actor.sealed[key] = Sealed(id, gates.keys.registries[bucket0], key0, shard_of(key) + 1)
+        gates.publish_again(key)  # which is told again after a fail-over, too
 
     def see_memory(self, raw: object) -> None:
         """Warn if the server may evict counters (INFO memory; who may not ask does without)."""
@@ -244,6 +264,10 @@ class Writer(Outstanding):
         bucket.busy = False
         bucket.failed = True
 
+    def lost(self, request: Request, error: CounterError) -> None:
+        """As `unanswered`, while other servers of a cluster answer."""
+        self._fail(request, error)
+
     def unrecorded(self, request: Request) -> None:
         """It was not sent, because it must be in the journal first."""
         self.unanswered(request)
@@ -274,6 +298,9 @@ class Writer(Outstanding):
             actor.leave_refused(rest)
         if actor.unsure and (gone or actor.behind) and (rest[0] or rest[1]):
             self._doubt(actor, "it was folded or cleaned up, and its journal may be older than its last flush")
+            rest = ({}, {}, rest[2])
+        elif gone and actor.healing and (rest[0] or rest[1]):  # a late copy may have put it back before it was folded
+            self._doubt(actor, "its record was cleaned up before it had told again what a fail-over had taken back")
             rest = ({}, {}, rest[2])
         elif gone and actor.unknown is not None and len(actor.unknown):
             self._doubt(actor, "its record was cleaned up, and its last flush had no answer")

@@ -12,6 +12,7 @@ import typer
 
 import redis_counters
 from redis_counters import Counters
+from redis_counters.cli import options
 from redis_counters.cli.app import app
 from tests.cli.commands import COMMAND, TIMEOUT, environment, run, values
 from tests.servers import RealServer, free_port
@@ -53,6 +54,8 @@ def test_each_command_has_help(command: str) -> None:
         ["incr", "a", "99999999999999999999"],
         ["incr", "a", "-9223372036854775808"],
         ["count", "--timeout", "-1"],
+        ["demo", "--port", "5"],
+        ["demo", "--host", "localhost"],
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_code_2(arguments: list[str]) -> None:
@@ -76,7 +79,7 @@ def test_wrong_usage_names_the_help(arguments: list[str], line: str) -> None:
     assert run(None, *arguments).stderr.decode() == f"redis-counters: {line}\n"
 
 
-@pytest.mark.parametrize("asked", [["get", "a"], ["doctor"]], ids=" ".join)
+@pytest.mark.parametrize("asked", [["get", "a"], ["incr", "a"], ["count"], ["doctor"]], ids=" ".join)
 @pytest.mark.parametrize("said", ["nothing", "--url", "variable"])
 def test_nobody_has_said_where_redis_is(said: str, asked: list[str]) -> None:
     """Where nothing answers at the default address, and only there, it is told how to name another."""
@@ -84,11 +87,13 @@ def test_nobody_has_said_where_redis_is(said: str, asked: list[str]) -> None:
     code = f"import redis_counters.drivers.urls as urls; urls.DEFAULT_URL = '{away}'; import redis_counters.__main__"
     more = {"REDIS_COUNTERS_URL": away} if said == "variable" else {}
     command = [sys.executable, "-c", code, *asked, *(["--url", away] if said == "--url" else [])]
-    result = subprocess.run(command, capture_output=True, timeout=TIMEOUT, env=environment(None, **more))
-    assert (result.returncode, result.stdout) == (1, b"")
-    assert result.stderr.startswith(b"redis-counters: Redis is not reachable: ")
-    assert result.stderr.count(b"\n") == 1
-    assert (b"; --url or REDIS_COUNTERS_URL says where it is" in result.stderr) == (said == "nothing")
+    result = subprocess.run(command, capture_output=True, input=b"a", timeout=TIMEOUT, env=environment(None, **more))
+    assert result.returncode == 1
+    told = result.stdout.partition(b"\nserver\tproblem\t")[2] if asked == ["doctor"] else result.stderr[16:]
+    assert told.startswith(b"Redis is not reachable: ")
+    assert told.count(b"\n") == 1
+    assert (options.WHERE.encode() in told) == (said == "nothing")
+    assert (b"; nothing was counted" in told) == (asked[0] in ("incr", "count"))
 
 
 def test_no_command_prints_the_help() -> None:
@@ -98,23 +103,41 @@ def test_no_command_prints_the_help() -> None:
     assert b"doctor" in result.stdout
 
 
-@pytest.mark.parametrize("command", [["get", "a"], ["incr", "a"], ["inspect", "a"], ["count"], ["doctor"], ["bench"]])
+@pytest.mark.parametrize("command", [["get", "a"], ["incr", "a"], ["inspect", "a"], ["count"], ["fold"], ["bench"]])
 def test_server_away(command: list[str]) -> None:
     """A server that is away: exit code 1, one line, and no password in it."""
     result = run(None, *command, "--url", f"redis://user:sesame@127.0.0.1:{free_port()}/0")
     assert (result.returncode, result.stdout) == (1, b"")
-    assert result.stderr.startswith(b"redis-counters: Redis is not reachable: ")
+    assert b"Redis is not reachable: " in result.stderr
     assert result.stderr.count(b"\n") == 1
     assert b"sesame" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "command", ["get a", "incr a", "count", "inspect a", "actors", "fold", "doctor", "bench"], ids=str
+)
+@pytest.mark.parametrize("there", [False, True], ids=["nothing", "a plain server"])
+def test_no_cluster(any_server: RealServer, there: bool, command: str) -> None:
+    """Where a cluster should be nothing answers, or a server of none: exit code 1, and one line."""
+    address = f"user:sesame@127.0.0.1:{free_port()}" if not there else f"127.0.0.1:{any_server.port}"
+    result = run(None, *command.split(), "--url", f"redis+cluster://{address}", stdin=b"a\n")
+    told = result.stdout.partition(b"\n")[2] if command == "doctor" else result.stderr
+    assert (result.returncode, told.count(b"\n")) == (1, 1)
+    assert b"the cluster is not reachable: " in told
+    assert (b"use redis:// for it" in told) == there
+    assert b"sesame" not in told
 
 
 @pytest.mark.parametrize("url", ["nonsense", "http://user:sesame@localhost", "redis://user:sesame@localhost:port"])
 def test_bad_url(url: str) -> None:
-    """A URL that is none: wrong usage, one line, and no password in it."""
-    result = run(None, "get", "a", "--url", url)
-    assert (result.returncode, result.stdout) == (2, b"")
-    assert result.stderr.count(b"\n") == 1
-    assert b"sesame" not in result.stderr
+    """A URL that is none: wrong usage, one line that says whose it is, and no password in it."""
+    for arguments, variables in ((["--url", url], {}), ([], {"REDIS_COUNTERS_URL": url})):
+        where = environment(None, **variables)
+        result = subprocess.run([*COMMAND, "get", "a", *arguments], capture_output=True, timeout=TIMEOUT, env=where)
+        assert (result.returncode, result.stdout) == (2, b"")
+        assert result.stderr.startswith(f"redis-counters: {'REDIS_COUNTERS_URL' if variables else '--url'}: ".encode())
+        assert result.stderr.count(b"\n") == 1
+        assert b"sesame" not in result.stderr
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["get", "--help"]])
@@ -133,7 +156,7 @@ def test_missing_extra(missing: str) -> None:
     code = f"import sys; sys.modules['{missing}'] = None; from redis_counters.cli import main; main()"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=TIMEOUT, env=environment(None))
     assert (result.returncode, result.stdout) == (2, b"")
-    assert b"redis-counters[cli]" in result.stderr
+    assert b"with the extra `cli`" in result.stderr
     assert result.stderr.count(b"\n") == 1
 
 
@@ -151,38 +174,42 @@ REGIONAL: list[list[str]] = [
     ["count"],
     ["get", "a"],
     ["incr", "a"],
+    ["reset", "b"],
+    ["delete", "b"],
     ["inspect", "a"],
     ["actors"],
     ["fold"],
+    ["reshard", "a", "2"],
     ["doctor"],
     ["bench", "--seconds", "0.05"],
 ]
 
 
 def test_every_command_that_has_a_namespace_has_a_region() -> None:
-    """So the next test has all of them."""
+    """So the next test has all of them; but for those that are told all regions, with their URLs."""
     group: Any = typer.main.get_command(app)
     options = {name: {o for p in command.params for o in p.opts} for name, command in group.commands.items()}
-    assert {name for name, has in options.items() if "--namespace" in has} == {name for name, *_ in REGIONAL}
+    of_all = {"exchange", "regions", "verify"}
+    assert {name for name, has in options.items() if "--namespace" in has} - of_all == {name for name, *_ in REGIONAL}
 
 
 @pytest.mark.parametrize("command", REGIONAL, ids=lambda command: command[0])
 def test_region(any_server: RealServer, command: list[str]) -> None:
-    """Of a namespace in another region than main: with its region a command works, else it says which one it has."""
+    """Of a namespace in some region: with that, or none, a command works; with another it says which one it has."""
     with Counters.from_url(any_server.url, region="east") as counters:
         counters.incr("a", 5)
         counters.flush()
     here = run(any_server, "--region", "east", *command, stdin=b"a\n")
     assert here.returncode == 0, here.stderr
     assert run(any_server, *command, "--region", "east", stdin=b"a\n").returncode == 0
-    for wrong in ([], ["--region", "west"]):
-        there = run(any_server, *command, *wrong, stdin=b"a\n")
-        if command[0] == "bench":  # counts in a namespace of its own
-            assert there.returncode == 0
-        else:
-            assert there.returncode == 1
-            assert b"belongs to region 'east'" in there.stdout + there.stderr
-    counted = {"count": 2, "incr": 2}.get(command[0], 0)
+    assert run(any_server, *command, stdin=b"a\n").returncode == 0
+    there = run(any_server, *command, "--region", "west", stdin=b"a\n")
+    if command[0] == "bench":  # counts in a namespace of its own
+        assert there.returncode == 0
+    else:
+        assert there.returncode == 1
+        assert b"belongs to region 'east'" in there.stdout + there.stderr
+    counted = {"count": 3, "incr": 3}.get(command[0], 0)
     assert run(any_server, "get", "a", "--region", "east").stdout == b"a\t%d\n" % (5 + counted)
 
 

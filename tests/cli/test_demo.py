@@ -20,6 +20,7 @@ import typer
 
 from redis_counters.cli import bench as bench_module
 from redis_counters.cli import demo as demo_module
+from redis_counters.cli.app import app
 from redis_counters.cli.demo import Outcome, Side
 from redis_counters.cli.demo_crew import Crew
 from tests.cli.commands import COMMAND, environment, run
@@ -88,11 +89,11 @@ def test_in_a_pipe_there_are_the_events_and_one_table() -> None:
     assert out.count(b"At the end") == 1
     assert out.startswith(b"For 1 s four processes count the same")
     assert b"worker 2 closed, worker 5 takes its place\n" in out
-    rows = [
-        [int(cell.replace(",", "")) for cell in line.split("\u2502")[2:-1] if cell.strip()]
-        for line in out.decode().splitlines()
-        if "\u2502" in line and "wrong" not in line
-    ]
+    assert not any(0x2500 <= ord(drawn) < 0x2600 for drawn in out.decode()), "no boxes"
+    lines = [line.split("\t") for line in out.decode().splitlines() if "\t" in line]
+    assert lines.pop(0) == list(demo_module.COLUMNS)
+    assert {len(line) for line in lines} == {len(demo_module.COLUMNS)}
+    rows = [[int(cell.replace(",", "")) for cell in line[1:]] for line in lines if "wrong" not in line[0]]
     hot, others, both = rows
     assert [a + b for a, b in zip(hot, others, strict=True)] == both
 
@@ -194,7 +195,7 @@ def test_the_exit_code_is_that_of_our_counts(monkeypatch: pytest.MonkeyPatch) ->
         result = Outcome(Side(5, 7), Side(6, 7, 1), ours, 1, 1, 50, errors)
         monkeypatch.setattr(demo_module, "run", lambda seconds, show, tell: (result, False))
         with pytest.raises(typer.Exit) as left:
-            demo_module.demo()
+            demo_module.demo(typer.Context(typer.main.get_command(app)))
         return left.value.exit_code
 
     assert outcome(Side(5, 7), []) == 0

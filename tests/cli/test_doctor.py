@@ -12,16 +12,28 @@ import pytest
 import redis
 
 from redis_counters.cli import findings
-from redis_counters.cli.doctor import INSIDE, TRY_COMMANDS, examine, try_commands, try_keyed
+from redis_counters.cli.doctor import (
+    INSIDE,
+    TRY_COMMANDS,
+    examine,
+    try_commands,
+    try_exchanging,
+    try_keyed,
+    try_stamping,
+)
 from redis_counters.cli.findings import Facts, Finding, Level, Trial
 from redis_counters.drivers.redis_py.wire import words
 from redis_counters.protocol.commands import Command, Script, hgetall, hmget
 from tests.cli.commands import run
-from tests.servers import RealServer
+from tests.servers import RealServer, free_port
+from tests.topologies import Cluster, Sentinels
 
 OK, WARNING, PROBLEM = Level.OK, Level.WARNING, Level.PROBLEM
 LUA = Path(__file__).parents[2] / "lua"
-KEYED = ("PEXPIREAT", "PTTL", "SADD", "SISMEMBER", "SMISMEMBER", "SREM", "TYPE")
+STAMPING = ("ZADD", "ZMSCORE", "ZSCORE")
+EXCHANGING = ("HKEYS", "ZCOUNT", "ZRANGEBYSCORE", "ZREVRANGE", "ZREVRANGEBYSCORE", "ZSCAN")
+DISPENSABLE = ("INFO", "PEXPIRETIME")  # without them a restart is not noticed at once, and times are less exact
+KEYED = ("GET", "PEXPIREAT", "PTTL", "SADD", "SET", "SISMEMBER", "SMISMEMBER", "SREM", "TYPE")
 
 
 @pytest.mark.parametrize(
@@ -164,7 +176,7 @@ def test_every_command_of_the_scripts_is_tried() -> None:
     called = {name for path in LUA.glob("*.lua") for name in re.findall(pattern, path.read_text())}
     assert called
     assert set(re.findall(pattern, TRY_COMMANDS)) == set(INSIDE)
-    assert called <= {*INSIDE, *KEYED}
+    assert called <= {*INSIDE, *KEYED, *STAMPING, *EXCHANGING, *DISPENSABLE}
 
 
 def test_what_the_library_sends_is_tried() -> None:
@@ -198,6 +210,24 @@ def test_who_may_not_use_sets_may_count(server: RealServer) -> None:
     assert found["permissions"].level is OK
     assert {check for check in found if check.startswith("permission ")} == {"permission SADD", "permission SISMEMBER"}
     assert "+sadd" in found["permission SADD"].advice
+    assert admin.dbsize() == 0
+
+
+def test_what_regions_need_is_tried_too(server: RealServer) -> None:
+    """It leaves no key, and is not demanded; the advice says for what it is."""
+    admin: Any = server.client()
+    assert sorted(trial.command for trial in try_stamping(admin, b"rc")) == sorted(STAMPING)
+    assert sorted(trial.command for trial in try_exchanging(admin, b"rc")) == sorted(EXCHANGING)
+    assert admin.dbsize() == 0
+    admin.execute_command("ACL", "SETUSER", "no-index", "on", "nopass", "~*", "+@all", "-zadd", "-zscan")
+    try:
+        found = {f.check: f for f in examine(server.client(username="no-index", password=""))}
+    finally:
+        admin.execute_command("ACL", "DELUSER", "no-index")
+    assert found["permissions"].level is OK
+    assert found["permission ZADD"].advice.startswith("Nothing, unless regions exchange what is counted here")
+    assert found["permission ZSCAN"].advice.startswith("Nothing, unless this user lets regions exchange")
+    assert {check for check in found if check.startswith("permission ")} == {"permission ZADD", "permission ZSCAN"}
     assert admin.dbsize() == 0
 
 
@@ -337,7 +367,7 @@ def test_a_follower(any_server: RealServer, private_server: RealServer) -> None:
     follower.replicaof(any_server.host, any_server.port)
     found = levels(examine(follower))
     assert found["replication"] is PROBLEM
-    assert found["permission HDEL"] is PROBLEM
+    assert [check for check in found if check.startswith("permission")] == []
 
 
 def test_the_janitor_s_permissions_are_optional(server: RealServer, user: redis.Redis) -> None:
@@ -347,3 +377,66 @@ def test_the_janitor_s_permissions_are_optional(server: RealServer, user: redis.
     found = levels(examine(user))
     assert (found["permission SCAN"], found["permission HSCAN"], found["permissions"]) == (OK, OK, OK)
     assert PROBLEM not in found.values()
+
+
+def rows(server: RealServer | None, url: str) -> list[dict[str, str]]:
+    result = run(server, "doctor", "--json", "--url", url)
+    assert (result.returncode, result.stderr) == (1, b"")
+    checks: list[dict[str, str]] = json.loads(result.stdout)["checks"]
+    return checks
+
+
+def obstacles(found: list[dict[str, str]]) -> list[dict[str, str]]:
+    """What is a problem; and nothing is said of permissions, for nothing is known of them."""
+    assert [row for row in found if "not allowed, and" in row["found"] or row["check"].startswith("permission")] == []
+    return [row for row in found if row["level"] == "problem"]
+
+
+def test_what_fails_for_another_reason_is_not_forbidden(private_server: RealServer) -> None:
+    """A database that is not there, no memory left: one problem, with its cause."""
+    (row,) = obstacles(rows(None, f"redis://{private_server.host}:{private_server.port}/99"))
+    assert ("DB index is out of range" in row["found"], "database" in row["advice"]) == (True, True)
+    private_server.client().config_set("maxmemory", "1")
+    (row,) = obstacles(rows(None, private_server.url))
+    assert (row["check"], row["found"][:3], "maxmemory" in row["advice"]) == ("commands", "OOM", True)
+
+
+def test_a_server_of_a_cluster(any_cluster: Cluster) -> None:
+    """By the URL of one server: what it does not have is not forbidden."""
+    other = next(node for node in any_cluster.primaries() if node is not any_cluster.node_of("{rc:0}"))
+    (row,) = obstacles(rows(None, other.url))
+    assert "redis+cluster://" in row["advice"]
+
+
+def test_an_obstacle_without_info() -> None:
+    """Where INFO has not told the cause, the errors do; what is denied or not there is none."""
+    denied = Trial("HGET", "NOPERM User u has no permissions to run the 'hget' command")
+    renamed = Trial("CONFIG GET", "unknown command `CONFIG`, with args beginning with: `GET`")
+    assert findings.obstacle([denied, renamed], []) is None
+    (spared,) = findings.optional_permissions([renamed])
+    assert (spared.level, spared.found) == (OK, "not there, and not needed to count")
+    readonly = Trial("HSET", "READONLY You can't write against a read only replica.")
+    found = findings.obstacle([denied, readonly, Trial("HDEL", readonly.error)], [findings.replication({}, {})])
+    assert found is not None
+    assert [(row.check, row.level, row.advice) for row in found] == [("commands", PROBLEM, "Connect to the primary.")]
+    assert findings.obstacle([readonly], [findings.replication({"role": "slave"}, {})]) == []
+
+
+def test_sentinels(sentinels: Sentinels) -> None:
+    """A Sentinel holds no counts, and a Redis is no Sentinel."""
+    host, port = sentinels.addresses[0]
+    (row,) = rows(None, f"redis://{host}:{port}")
+    assert (row["level"], "Sentinel" in row["found"], "redis+sentinel://" in row["advice"]) == ("problem", True, True)
+    primary = sentinels.pair.primary
+    (row,) = obstacles(rows(None, f"redis+sentinel://{primary.host}:{primary.port}/counted"))
+    assert "no Sentinel" in row["found"]
+
+
+def test_no_server_is_a_finding() -> None:
+    """In a table, and in JSON; the exit code is 1."""
+    url = f"redis://127.0.0.1:{free_port()}"
+    (row,) = rows(None, url)
+    assert (row["check"], row["level"], row["found"][:23]) == ("server", "problem", "Redis is not reachable:")
+    result = run(None, "doctor", "--url", url)
+    assert (result.returncode, result.stderr) == (1, b"")
+    assert b"server\tproblem\tRedis is not reachable:" in result.stdout

@@ -11,31 +11,33 @@ import pytest
 
 from redis_counters import Counters
 from redis_counters.cli import inspection
+from redis_counters.protocol.inspection import RegionView
 from tests.cli.commands import run
 from tests.servers import RealServer
 
 
-def test_unknown_counter(server: RealServer) -> None:
+def test_unknown_counter(any_server: RealServer) -> None:
     """A counter that nobody counted is one empty shard of value 0, also in a new namespace; nothing is made."""
     shard = {"shard": 0, "bucket": 11, "key": "{rc:11}:c:0:nobody", "dot": None, "value": 0}
-    empty = {"name": "nobody", "value": 0, "shards": [{**shard, "base": {"+": 0, "-": 0}, "slots": []}], "actors": {}}
-    assert json.loads(run(server, "inspect", "nobody", "--json").stdout) == empty
-    assert server.client().dbsize() == 0
-    run(server, "incr", "somebody")
-    keys = server.client().dbsize()
-    assert json.loads(run(server, "inspect", "nobody", "--json").stdout) == empty
-    assert server.client().dbsize() == keys
-    assert run(server, "inspect", "nobody").stdout == b"nobody: 0 in 1 shard, Redis holds nothing of it\n"
+    shard |= {"base": {"+": 0, "-": 0}, "slots": [], "entries": []}
+    empty = {"name": "nobody", "value": 0, "regions": {}, "shards": [shard], "actors": {}}
+    assert json.loads(run(any_server, "inspect", "nobody", "--json").stdout) == empty
+    assert any_server.client().dbsize() == 0
+    run(any_server, "incr", "somebody")
+    keys = any_server.client().dbsize()
+    assert json.loads(run(any_server, "inspect", "nobody", "--json").stdout) == empty
+    assert any_server.client().dbsize() == keys
+    assert run(any_server, "inspect", "nobody").stdout == b"nobody: 0 in 1 shard, Redis holds nothing of it\n"
 
 
-def test_slots_of_a_live_writer(server: RealServer) -> None:
+def test_slots_of_a_live_writer(any_server: RealServer) -> None:
     """A writer's increments and decrements are slots of one open actor, known by its display name."""
-    with Counters.from_url(server.url, actor="the tester") as counters:
+    with Counters.from_url(any_server.url, actor="the tester") as counters:
         counters.incr("likes", 10)
         counters.decr("likes", 3)
         counters.flush()
-        report = json.loads(run(server, "inspect", "likes", "--json").stdout)
-        table = run(server, "inspect", "likes").stdout.decode()
+        report = json.loads(run(any_server, "inspect", "likes", "--json").stdout)
+        table = run(any_server, "inspect", "likes").stdout.decode()
     (shard,) = report["shards"]
     ((actor, view),) = report["actors"].items()
     assert report["value"] == shard["value"] == 7
@@ -54,11 +56,11 @@ def test_slots_of_a_live_writer(server: RealServer) -> None:
     assert all(re.fullmatch(r"\d s ago", line[5]) for line in lines[2:])
 
 
-def test_base_after_close(server: RealServer) -> None:
+def test_base_after_close(any_server: RealServer) -> None:
     """What a process counted that has ended is in the base."""
-    run(server, "incr", "likes", "5")
-    run(server, "incr", "likes", "-2")
-    report = json.loads(run(server, "inspect", "likes", "--json").stdout)
+    run(any_server, "incr", "likes", "5")
+    run(any_server, "incr", "likes", "-2")
+    report = json.loads(run(any_server, "inspect", "likes", "--json").stdout)
     (shard,) = report["shards"]
     assert (report["value"], shard["base"], shard["slots"]) == (3, {"+": 5, "-": 2}, [])
 
@@ -77,6 +79,26 @@ def test_floor_after_a_deletion(any_server: RealServer) -> None:
     (slot,) = report["shards"][0]["slots"]
     assert (report["value"], slot["total"], slot["floor"]) == (2, 12, 10)
     assert report["shards"][0]["dot"] != before["shards"][0]["dot"]
+
+
+def test_floor_after_a_reset(any_server: RealServer) -> None:
+    """It lies under all that was counted there, and goes on to."""
+    with Counters.from_url(any_server.url) as counters:
+        counters.incr("likes", 10)
+        counters.decr("likes", 3)
+        counters.reset("likes")
+        counters.incr("likes", 2)
+        counters.flush()
+        report = json.loads(run(any_server, "inspect", "likes", "--json").stdout)
+        lines = run(any_server, "inspect", "likes").stdout.decode().splitlines()
+    (shard,) = report["shards"]
+    (entry,) = shard["entries"]
+    assert (report["value"], shard["value"]) == (2, 2)
+    assert entry == {"entry": f"/{shard['dot']}", "plus": 12, "minus": 3, "floor_plus": 10, "floor_minus": 3}
+    assert [line.split("\t")[1:5] for line in lines if "\tlive" in line] == [
+        [f"/{shard['dot']}", "+12", "+10", "live"],
+        [f"/{shard['dot']}", "-3", "-3", "live"],
+    ]
 
 
 def test_every_shard_is_shown(any_server: RealServer) -> None:
@@ -129,3 +151,30 @@ def test_it_fits_on_a_terminal_of_80_columns(
 )
 def test_an_age_is_short(before: int, text: str) -> None:
     assert inspection._age(1_000_000_000, 1_000_000_000.5 + before) == text
+
+
+def test_what_each_region_counted_and_since_when_that_is_known(any_server: RealServer) -> None:
+    """As exchanges record it, per bucket of the counter; of one that was heard of by others it is not known."""
+    with Counters.from_url(any_server.url, region="eu") as counters:
+        counters.incr("likes", 10)
+        counters.flush()
+        assert run(any_server, "reshard", "likes", "2", "--region", "eu").returncode == 0
+        client = any_server.client()
+        first, other = [part.bucket for part in counters.inspect("likes").parts]
+        for field, count in {"@us/0+": 7, "~@us/0+": 2, "@ap/0+": 5, "@ap/0-": 6}.items():
+            client.hset(f"{{rc:{first}}}:c:0:likes", field, count)
+        client.hset(f"{{rc:{first}}}:m", mapping={"t:us": "1700000002500", "t:ap": "1700000000000"})
+        client.hset(f"{{rc:{other}}}:m", mapping={"t:us": "1700000001500"})
+        found = counters.inspect("likes")
+        assert found.regions == {
+            "eu": RegionView(10, None),
+            "us": RegionView(5, 1700000001.5),
+            "ap": RegionView(-1, None),
+        }
+        assert sum(told.value for told in found.regions.values()) == found.value == 14
+    shown = json.loads(run(any_server, "inspect", "likes", "--json").stdout)["regions"]
+    assert shown["us"] == {"value": 5, "as_of": 1700000001.5}
+    lines = run(any_server, "inspect", "likes").stdout.decode().splitlines()
+    assert "region\tof the value\tas of" in lines
+    assert "eu\t10\tnow" in lines
+    assert "ap\t-1\tnot known" in lines

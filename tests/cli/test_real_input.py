@@ -49,11 +49,11 @@ def extensions() -> bytes:
     [pytest.param(words, marks=needs_text), pytest.param(extensions, marks=needs_documentation)],
     ids=["words of a licence", "extensions of the documentation"],
 )
-def test_four_processes_count_what_uniq_counts(server: RealServer, source: Callable[[], bytes]) -> None:
+def test_four_processes_count_what_uniq_counts(any_server: RealServer, source: Callable[[], bytes]) -> None:
     """Each of four processes gets every fourth line; every count is that of ``sort | uniq -c``."""
     text = source()
     lines = text.splitlines(keepends=True)
-    processes = [start(server, "count") for _ in range(4)]
+    processes = [start(any_server, "count") for _ in range(4)]
     for number, process in enumerate(processes):
         assert process.stdin is not None
         process.stdin.writelines(lines[number::4])
@@ -68,7 +68,7 @@ def test_four_processes_count_what_uniq_counts(server: RealServer, source: Calla
     wanted = uniq(text)
     assert len(wanted) > 10
     assert wanted.total() == len(lines)
-    assert values(server, list(wanted)) == wanted
+    assert values(any_server, list(wanted)) == wanted
 
 
 @needs_text

@@ -1,4 +1,4 @@
-"""``get`` and ``incr``."""
+"""``get``, ``incr``, ``reset`` and ``delete``."""
 
 from __future__ import annotations
 
@@ -10,18 +10,30 @@ from tests.cli.commands import run
 from tests.servers import RealServer
 
 
-def test_incr_prints_the_new_value(server: RealServer) -> None:
+def test_incr_prints_the_new_value(any_server: RealServer) -> None:
     """Each call prints what the counter is now; a negative amount takes away."""
-    said = [run(server, "incr", "likes", *amount).stdout for amount in ([], ["41"], ["-2"], ["0"])]
+    said = [run(any_server, "incr", "likes", *amount).stdout for amount in ([], ["41"], ["-2"], ["0"])]
     assert said == [b"1\n", b"42\n", b"40\n", b"40\n"]
 
 
-def test_get_prints_lines_in_a_pipe(server: RealServer) -> None:
+def test_get_prints_lines_in_a_pipe(any_server: RealServer) -> None:
     """NAME<TAB>VALUE, in the order of the arguments; an unknown counter is 0."""
-    run(server, "incr", "b", "2")
-    run(server, "incr", "a", "1")
-    result = run(server, "get", "b", "unknown", "a", "b")
+    run(any_server, "incr", "b", "2")
+    run(any_server, "incr", "a", "1")
+    result = run(any_server, "get", "b", "unknown", "a", "b")
     assert (result.returncode, result.stdout, result.stderr) == (0, b"b\t2\nunknown\t0\na\t1\nb\t2\n", b"")
+
+
+@pytest.mark.parametrize("command", ["reset", "delete"])
+def test_what_is_taken_away_is_printed(any_server: RealServer, command: str) -> None:
+    """Once, however often it is named."""
+    run(any_server, "incr", "a", "3")
+    run(any_server, "incr", "b", "-4")
+    result = run(any_server, command, "b", "a", "unknown", "b")
+    assert (result.returncode, result.stdout, result.stderr) == (0, b"b\t-4\na\t3\nunknown\t0\n", b"")
+    assert run(any_server, "get", "a", "b").stdout == b"a\t0\nb\t0\n"
+    run(any_server, "incr", "a")
+    assert json.loads(run(any_server, command, "a", "--json").stdout) == {"a": 1}
 
 
 def test_json(any_server: RealServer) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from redis_counters.crdt.gcounter import GCounter
 from redis_counters.crdt.pncounter import PNCounter
+from redis_counters.crdt.regional import RegionalShard
+from redis_counters.crdt.resettable import ResettableCounter
 
 from .laws import AnySpec, Spec
 
@@ -32,4 +36,42 @@ PNCOUNTER: Spec[PNCounter, int] = Spec(
     amount=int,
 )
 
-SPECS: tuple[AnySpec, ...] = (GCOUNTER, PNCOUNTER)
+# Resets are no operation of the harness: what one takes away depends on what it has seen. See test_resettable.
+RESETTABLE: Spec[ResettableCounter, int] = Spec(
+    "resettable",
+    bottom=ResettableCounter(),
+    operations=signed_amounts,
+    apply=lambda x, actor, n: x.increment(actor, n) if n >= 0 else x.decrement(actor, -n),
+    delta=lambda x, actor, n: x.increment_delta(actor, n) if n >= 0 else x.decrement_delta(actor, -n),
+    amount=int,
+)
+
+# An actor is a region here: it counts in one of its dots, and may have more shards, or expire later, than it did.
+Regional = tuple[int, int, int, int]
+regional: st.SearchStrategy[Regional] = st.tuples(
+    st.integers(0, 1), signed_amounts, st.sampled_from([0, 0, 2, 8]), st.sampled_from([0, 0, 10**12])
+)
+
+
+def _counted(x: RegionalShard, region: bytes, op: Regional) -> RegionalShard:
+    (_dot, amount, shards, expiry), place = op, b"%b/%d" % (region, op[0])
+    after = x.increment(place, amount) if amount >= 0 else x.decrement(place, -amount)
+    return replace(after, shards=max(x.shards, shards), expiry=max(x.expiry, expiry))
+
+
+def _counted_delta(x: RegionalShard, region: bytes, op: Regional) -> RegionalShard:
+    (_dot, amount, shards, expiry), place = op, b"%b/%d" % (region, op[0])
+    delta = x.increment_delta(place, amount) if amount >= 0 else x.decrement_delta(place, -amount)
+    return replace(delta, shards=shards, expiry=expiry)
+
+
+REGIONAL: Spec[RegionalShard, Regional] = Spec(
+    "regional",
+    bottom=RegionalShard(),
+    operations=regional,
+    apply=_counted,
+    delta=_counted_delta,
+    amount=lambda op: op[1],
+)
+
+SPECS: tuple[AnySpec, ...] = (GCOUNTER, PNCOUNTER, RESETTABLE, REGIONAL)

@@ -1,9 +1,10 @@
 """Cases from papers and from other implementations, played by the bare algebra.
 
-A case is a line of ``tests/cases/pncounter_cases.jsonl``: steps in order, on states of replicas that hear of nothing
-but by a step. ``merge a b``: b hears a. ``snap a tag``, ``deliver tag b``: the same with a copy that may be old.
-``restore a tag name``: a's store falls back to a copy (null: to nothing), and goes on under a new name if one is given.
-``settle``: everybody hears everybody. ``error [step]``: the step is refused. ``load``, ``state``: raw states.
+A case is a line of a file in ``tests/cases``: steps in order, on states of replicas that hear of nothing but by a step.
+``merge a b``: b hears a. ``snap a tag``, ``deliver tag b``: the same with a copy that may be old. ``restore a tag
+name``: a's store falls back to a copy (null: to nothing), and goes on under a new name if one is given. ``settle``:
+everybody hears everybody. ``reset a``: a resets what it has seen. ``error [step]``: the step is refused. ``load``,
+``state``: raw states.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ import pytest
 
 from redis_counters.crdt.gcounter import GCounter
 from redis_counters.crdt.pncounter import PNCounter
+from redis_counters.crdt.resettable import ResettableCounter
 from redis_counters.errors import UsageError
 
 CASES = [
     json.loads(line)
-    for line in (Path(__file__).parent.parent / "cases" / "pncounter_cases.jsonl").read_text().splitlines()
+    for name in ("pncounter_cases.jsonl", "resettable_cases.jsonl")
+    for line in (Path(__file__).parent.parent / "cases" / name).read_text().splitlines()
 ]
 
 
@@ -39,11 +42,15 @@ def test_case(case: dict[str, Any]) -> None:
 class Player:
     """A method for each step of the case language. A G-counter plays as a PN-counter that refuses to count down."""
 
+    states: dict[str, Any]
+    copies: dict[str | None, Any]
+
     def __init__(self, kind: str, replicas: list[str]) -> None:
         self.only_grows = kind == "gcounter"
-        self.states = dict.fromkeys(replicas, PNCounter())
+        bottom = ResettableCounter() if kind == "resettable" else PNCounter()
+        self.states = dict.fromkeys(replicas, bottom)
         self.actors = {replica: replica.encode() for replica in replicas}
-        self.copies: dict[str | None, PNCounter] = {None: PNCounter()}
+        self.copies = {None: bottom}
 
     def inc(self, replica: str, amount: int) -> None:
         self.states[replica] = self.states[replica].increment(self.actors[replica], amount)
@@ -53,6 +60,9 @@ class Player:
         if self.only_grows:
             state.plus.increment(actor, -amount)
         self.states[replica] = state.decrement(actor, amount)
+
+    def reset(self, replica: str) -> None:
+        self.states[replica] = self.states[replica].reset()
 
     def merge(self, source: str, to: str) -> None:
         self.states[to] = self.states[to].merge(self.states[source])

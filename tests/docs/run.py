@@ -1,7 +1,8 @@
 """Runs the code blocks of one page, in order, in one process: ``python -m tests.docs.run PAGE``.
 
-``REDIS_COUNTERS_URL`` names the server that stands for the one of the text, ``redis://localhost:6379``. Blocks of one
-page share the names of Python and a folder, which is the current one.
+``REDIS_COUNTERS_URL`` names the server that stands for the one of the text, ``redis://localhost:6379``, and
+``REDIS_COUNTERS_INSTEAD``, as JSON, what stands for other addresses. Blocks of one page share the names of Python and a
+folder, which is the current one.
 
 =========  ============================================================================================================
 language   what is done with it
@@ -10,7 +11,8 @@ python     run; printed text must be the ``text`` block behind it; ``expression 
            first line is ``# name.py`` is saved under this name, and a later block must run it.
 shell      run by bash; ``make`` and ``pip install`` are looked up, not run; what starts a web server has to answer at
            ``/``, on a free port instead of its own, and is ended
-console    lines after ``$`` are run by bash one by one, each must print the lines below it
+console    lines after ``$`` are run by bash one by one, each must print the lines below it; what a line of its own
+           exports is there in those that follow
 redis      a command to the server a line
 =========  ============================================================================================================
 
@@ -24,14 +26,17 @@ import contextlib
 import doctest
 import importlib.metadata
 import io
+import json
 import os
 import re
 import shlex
+import string
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -56,9 +61,9 @@ _SERVERS = {  # how each is told another port
 class Runner:
     """Runs blocks against the server at ``url``, in ``folder``."""
 
-    def __init__(self, url: str, folder: Path) -> None:
+    def __init__(self, url: str, folder: Path, others: Mapping[str, str] | None = None) -> None:
         self.url = url
-        self.address = urlsplit(url).netloc or WRITTEN  # embedded:// has none
+        self.instead = {WRITTEN: urlsplit(url).netloc or WRITTEN, **(others or {})}  # embedded:// has none
         self.folder = folder
         self.names: dict[str, Any] = {"__name__": "__main__"}
         self.files: set[str] = set()  # saved, and not run yet
@@ -98,10 +103,13 @@ class Runner:
         return len(found)
 
     def _here(self, text: str) -> str:
-        return text.replace(WRITTEN, self.address)
+        for written, here in self.instead.items():
+            text = text.replace(written, here)
+        return text
 
     def _compare(self, line: int, expected: str | None, printed: str) -> None:
-        printed = printed.replace(self.address, WRITTEN)
+        for written, here in self.instead.items():
+            printed = printed.replace(here, written)
         if expected is not None and not expected.replace("...", "").strip():
             raise PageError(f"line {line}: an output of nothing but '...' says nothing")
         if expected is None:
@@ -203,6 +211,8 @@ class Runner:
             text=True,
             timeout=_TIMEOUT,
         )
+        for name, value in re.findall(r"^export (\w+)=(.*)$", script, re.MULTILINE):
+            self.environment[name] = string.Template(shlex.split(value)[0]).substitute(self.environment)
         if done.returncode:
             raise PageError(
                 f"line {line}: exit code {done.returncode} of\n{script}\nprinted:\n{done.stdout}\n{done.stderr}"
@@ -244,7 +254,8 @@ def _look_up(line: int, command: str) -> None:
 def main() -> None:
     """Run a page's blocks; the first that fails ends it, with exit code 1 and a line on standard error."""
     page = Path(sys.argv[1])
-    runner = Runner(os.environ["REDIS_COUNTERS_URL"], Path.cwd())
+    others = json.loads(os.environ.get("REDIS_COUNTERS_INSTEAD", "{}"))
+    runner = Runner(os.environ["REDIS_COUNTERS_URL"], Path.cwd(), others)
     try:
         runner.run_page(page.read_text())
     except PageError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 from tests.docs.pages import PAGES, ROOT, PageError, blocks
 from tests.docs.run import Runner
+from tests.docs.stand_ins import stand_ins
 from tests.servers import RealServer
 
 WITH_CODE = [page for page in PAGES if "```" in page.read_text()]
@@ -29,18 +31,20 @@ def test_a_quickstart_has_the_example(name: str) -> None:
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_runs(page: Path, private_server: RealServer, tmp_path: Path) -> None:
     """In a process and a folder of its own, on an empty server."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.docs.run", page],
-        cwd=tmp_path,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)]),
-            "REDIS_COUNTERS_URL": private_server.url.removesuffix("/0"),
-        },
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
+    with stand_ins(page.read_text(), private_server.kind) as instead:
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.docs.run", page],
+            cwd=tmp_path,
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)]),
+                "REDIS_COUNTERS_URL": private_server.url.removesuffix("/0"),
+                "REDIS_COUNTERS_INSTEAD": json.dumps(instead),
+            },
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
 

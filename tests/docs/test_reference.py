@@ -18,7 +18,20 @@ import typer
 import _redis_counters_pytest as plugin
 import redis_counters
 import redis_counters.asyncio
-from redis_counters import Counter, Counters, CounterValue, EventKind, Inspection, Stats, UsageError, errors, events
+from redis_counters import (
+    Counter,
+    Counters,
+    CounterValue,
+    EventKind,
+    ExchangeStats,
+    Inspection,
+    PairStats,
+    RegionStatus,
+    Stats,
+    UsageError,
+    errors,
+    events,
+)
 from redis_counters.cli.app import app
 from redis_counters.contrib import answers
 from tests.docs.pages import ROOT, code, section, table
@@ -61,7 +74,7 @@ def _public(kind: type[Any]) -> Iterator[str]:
 def test_methods(face: Any) -> None:
     """api.md has a heading for each method of both faces, with its parameters and defaults, and no other heading."""
     documented = re.findall(r"^### `(.+)`$", API, re.MULTILINE)
-    methods = [*_public(face.Counters), *_public(face.Counter), *_public(face.Likes)]
+    methods = [*_public(face.Counters), *_public(face.Counter), *_public(face.Likes), *_public(face.Exchange)]
     assert sorted(documented) == sorted([*methods, f"period{_bare(redis_counters.period)}"])
     assert len(documented) > 10
 
@@ -70,6 +83,10 @@ def test_values() -> None:
     """api.md has the fields of what is returned."""
     assert [code(row["attribute"]) for row in table(section(API, "CounterValue"))] == list(CounterValue.__annotations__)
     assert [code(row["field"]) for row in table(section(API, "Stats"))] == [f.name for f in fields(Stats)]
+    for figures in (ExchangeStats, PairStats, RegionStatus):
+        assert [code(row["field"]) for row in table(section(API, figures.__name__))] == [
+            f.name for f in fields(figures)
+        ]
     assert [code(row["field"]) for row in table(section(API, "Inspection"))] == [f.name for f in fields(Inspection)]
 
 

@@ -1,4 +1,7 @@
-"""Count, read, close, and compare, in both faces: ``python run_small.py URL`` under any version of redis-py.
+"""Count, read, close, and compare, in both faces: ``python run_small.py URL...`` under any version of redis-py.
+
+A URL is that of a server, with redis+cluster:// that of one server of a cluster, with redis+sentinel:// that
+of Sentinels. For the first two, clients of redis-py are handed in as well, with several options.
 
 Needs nothing but redis-counters and its dependencies; ends with 0 and a line that names the versions, or raises.
 """
@@ -19,7 +22,7 @@ NAMES: list[str | bytes] = ["likes:{post}:42", b"\xff\x00*", "", "ü"]
 
 
 def blocking(url: str, **options: Any) -> None:
-    client = redis.Redis.from_url(url, **options)
+    client: Any = _kind(redis, url).from_url(url.replace("+cluster", ""), **options)
     with redis_counters.Counters(client, namespace="small") as counters:
         before = counters.get_many(NAMES, max_age=0)
         likes = counters.counter(NAMES[0])
@@ -37,7 +40,7 @@ def blocking(url: str, **options: Any) -> None:
 
 
 async def awaited(url: str, **options: Any) -> None:
-    client = redis.asyncio.Redis.from_url(url, **options)
+    client: Any = _kind(redis.asyncio, url).from_url(url.replace("+cluster", ""), **options)
     async with redis_counters.asyncio.Counters(client, namespace="small") as counters:
         before = await counters.get_many(NAMES, max_age=0)
         likes = counters.counter(NAMES[0])
@@ -54,13 +57,44 @@ async def awaited(url: str, **options: Any) -> None:
     await (client.aclose() if hasattr(client, "aclose") else client.close())
 
 
-def main(url: str) -> None:
-    for options in ({}, {"decode_responses": True}, {"protocol": 3}, {"protocol": 2}, {"max_connections": 4}):
-        blocking(url, **options)
-        asyncio.run(awaited(url, **options))
+def _kind(face: Any, url: str) -> Any:
+    return face.RedisCluster if "+cluster" in url else face.Redis
+
+
+def blocking_by_url(url: str) -> None:
+    with redis_counters.Counters.from_url(url, namespace="small") as counters:
+        before = counters.get_many(NAMES, max_age=0)
+        for name in NAMES:
+            counters.incr(name, 2**53 + 1)
+        counters.flush()
+    with redis_counters.Counters.from_url(url, namespace="small") as reader:
+        after = reader.get_many(NAMES)
+    assert [after[n] - before[n] for n in NAMES] == [2**53 + 1] * len(NAMES)
+
+
+async def awaited_by_url(url: str) -> None:
+    async with redis_counters.asyncio.Counters.from_url(url, namespace="small") as counters:
+        before = await counters.get_many(NAMES, max_age=0)
+        for name in NAMES:
+            counters.incr(name, 2**53 + 1)
+        await counters.flush()
+    async with redis_counters.asyncio.Counters.from_url(url, namespace="small") as reader:
+        after = await reader.get_many(NAMES)
+    assert [after[n] - before[n] for n in NAMES] == [2**53 + 1] * len(NAMES)
+
+
+def main(*urls: str) -> None:
+    for url in urls:
+        blocking_by_url(url)
+        asyncio.run(awaited_by_url(url))
+        if "+sentinel" in url:
+            continue
+        for options in ({}, {"decode_responses": True}, {"protocol": 3}, {"protocol": 2}, {"max_connections": 4}):
+            blocking(url, **options)
+            asyncio.run(awaited(url, **options))
     parser = redis.connection.DefaultParser.__name__
     print(f"exact with Python {sys.version.split()[0]}, redis-py {redis.__version__}, {parser}")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

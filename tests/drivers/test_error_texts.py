@@ -39,6 +39,12 @@ def test_so_does_an_error_of_redis() -> None:
     assert error_reply(exceptions.OutOfMemoryError(said)).text == f"OOM {said[:-1]}"
 
 
+def test_what_redis_py_itself_may_not_do() -> None:
+    """It asks a cluster for its commands, as the same user."""
+    error = exceptions.NoPermissionError("this user has no permissions to run the 'command' command")
+    assert isinstance(translate(error), NotPermitted)
+
+
 def test_what_is_logged_while_redis_is_away(caplog: pytest.LogCaptureFixture) -> None:
     """No line has a full stop before a semicolon, and times are rounded for people."""
     counters = Counters.from_url(f"redis://127.0.0.1:{free_port()}")
@@ -77,3 +83,22 @@ def test_no_password_where_one_is_needed(private_server: RealServer, face: str, 
 
     with pytest.raises(NotPermitted, match=r"^Redis does not accept the connection without a password: redis://"):
         asyncio.run(main()) if face == "asyncio" else ask()
+
+
+def test_what_is_inside_of_us_is_not_told(private_server: RealServer) -> None:
+    """Which line of which script it was; and of a follower it is said where to go."""
+    client = private_server.client()
+    for setting, expected in (
+        ("maxmemory", r"^not all .*: namespace_open: OOM command not allowed when used memory > 'maxmemory'; kept"),
+        ("replicaof", r"READONLY You can't write against a read only replica; connect to the primary; kept"),
+    ):
+        with Counters.from_url(private_server.url) as counters:
+            if setting == "maxmemory":
+                client.config_set("maxmemory", 1)
+            else:
+                client.replicaof("127.0.0.1", "1")
+            counters.incr("a")
+            with pytest.raises(Unavailable, match=expected):
+                counters.flush(1)
+            client.config_set("maxmemory", 0)
+            client.replicaof("NO", "ONE")

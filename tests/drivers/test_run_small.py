@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.servers import RealServer
+from tests.topologies import Cluster, Sentinels
 
 SCRIPT = Path(__file__).with_name("run_small.py")
 ROOT = SCRIPT.parents[2]
@@ -26,11 +27,19 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 @pytest.mark.parametrize("hiredis", [True, False], ids=["with hiredis", "without hiredis"])
-def test_run_small(server: RealServer, hiredis: bool) -> None:
+def test_run_small(server: RealServer, cluster: Cluster, sentinels: Sentinels, hiredis: bool) -> None:
     """A fresh interpreter counts exactly on every kind of server, with hiredis and without."""
     how = [str(SCRIPT)] if hiredis else ["-c", WITHOUT_HIREDIS]
     done = subprocess.run(
-        [sys.executable, "-W", "error::ResourceWarning", *how, server.url],
+        [
+            sys.executable,
+            "-W",
+            "error::ResourceWarning",
+            *how,
+            server.url,
+            sentinels.url,
+            cluster.url.partition(",")[0],
+        ],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,

@@ -15,9 +15,12 @@ WRONG = [
     "redis://localhost:port",
     "redis://user:sup3r/secret@localhost:6379/0",
     "redis://user:sup3r#secret@localhost:6379/0",
+    "redis://user:123#secret@localhost:6379/0",
     "redis://localhost:6379/abc",
     "redis://localhost:6379/0?db=zz",
     "redis://localhost:6379/0?foo=bar",
+    "redis+cluster://localhost:6379?foo=bar",
+    "redis+cluster://user:sup3r@localhost:6379?protocol=9",
     "redis://user:sup3r@localhost:6379/0?protocol=9",
     "embedded://somewhere",
 ]
@@ -50,3 +53,38 @@ def test_one_name_is_not_many(any_server: RealServer) -> None:
     """A str is an iterable of str: taken for one, it would be read letter by letter."""
     with Counters.from_url(any_server.url) as counters, pytest.raises(TypeError, match="names must be an iterable"):
         counters.get_many("abc")
+
+
+@pytest.mark.parametrize("scheme", ["redis", "redis+cluster", "redis+sentinel"])
+@pytest.mark.parametrize("face", [Counters, AsyncioCounters])
+def test_an_unknown_option_is_named(face: type[Counters | AsyncioCounters], scheme: str) -> None:
+    """In words about the URL, not about a function of redis-py; nothing is connected."""
+    with pytest.raises(UsageError, match=r"^url has an option that redis-py does not know: foo$"):
+        face.from_url(f"{scheme}://localhost:1/{'counted' if 'sentinel' in scheme else ''}?foo=1")
+
+
+@pytest.mark.parametrize("face", [Counters, AsyncioCounters])
+def test_an_option_of_counters_does_not_belong_in_the_url(face: type[Counters | AsyncioCounters]) -> None:
+    with pytest.raises(UsageError, match=r"flush_interval; it is one of Counters: give it as a keyword$"):
+        face.from_url("redis://localhost:1?flush_interval=1")
+
+
+@pytest.mark.parametrize("face", [Counters, AsyncioCounters])
+def test_the_option_that_was_meant_is_named(face: type[Counters | AsyncioCounters]) -> None:
+    with pytest.raises(TypeError, match=r"no option 'flush_intervall'; is it 'flush_interval'\?$"):
+        face.from_url("redis://localhost:1", flush_intervall=1)
+    with pytest.raises(TypeError, match=r"no option 'socket_timeout': what is for the connection belongs in the URL"):
+        face.from_url("redis://localhost:1", socket_timeout=1)
+
+
+@pytest.mark.parametrize("name", ["", "E U", "eu=1", "r" * 65, "é"])
+@pytest.mark.parametrize("face", [Counters, AsyncioCounters])
+def test_a_region_that_no_exchange_could_name_is_refused(face: type[Counters | AsyncioCounters], name: str) -> None:
+    """Recorded by the first client that counts, it would keep this Redis from taking part for good."""
+    with pytest.raises(UsageError, match="a region's name must be 1 to 64 of"):
+        face.from_url("redis://localhost:1", region=name)
+
+
+def test_options_of_a_cluster_are_known() -> None:
+    """What a connection takes, and what the client of a cluster does."""
+    Counters.from_url("redis+cluster://localhost:1?socket_timeout=3&read_from_replicas=yes").close(timeout=0)

@@ -82,6 +82,14 @@ class Either:
     async def close(self, timeout: float = 5.0) -> None:
         await _awaited(self.counters.close(timeout))
 
+    async def reset(self, name: str | bytes) -> int:
+        taken: int = await _awaited(self.counters.reset(name))
+        return taken
+
+    async def delete(self, name: str | bytes) -> int:
+        taken: int = await _awaited(self.counters.delete(name))
+        return taken
+
     async def inspect(self, name: str | bytes) -> Inspection:
         seen: Inspection = await _awaited(self.counters.inspect(name))
         return seen

@@ -84,6 +84,27 @@ def test_the_number_of_buckets_is_what_the_first_client_said(any_server: RealSer
 
 
 @pytest.mark.parametrize("face", FACES)
+def test_who_names_no_region_counts_in_any(any_server: RealServer, face: str) -> None:
+    """And leaves it settled; who comes first names it, as "main" if nothing else."""
+
+    async def main() -> None:
+        client = any_server.client()
+        async with Either.on(face, any_server, region="eu") as counters:
+            counters.incr("x")
+        async with Either.on(face, any_server) as counters:
+            assert await counters.get("x") == 1
+            counters.incr("x", 5)
+            await counters.flush(10)
+            assert await counters.get("x", max_age=0) == 6
+        assert client.hget("rc:meta", "region") == b"eu"
+        async with Either.on(face, any_server, namespace="other") as counters:
+            counters.incr("x")
+        assert client.hget("other:meta", "region") == b"main"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("face", FACES)
 def test_a_namespace_of_another_region_or_schema_is_refused(any_server: RealServer, face: str) -> None:
     """SchemaMismatch from the flush and from reads; counts are kept, and arrive once the record is as it should be."""
 

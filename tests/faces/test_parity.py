@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -10,25 +11,47 @@ import pytest
 
 import redis_counters
 import redis_counters.asyncio
-from redis_counters import Counter, Counters, Likes
+from redis_counters import Counter, Counters, Exchange, Likes
 from redis_counters.asyncio import Counter as AsyncioCounter
 from redis_counters.asyncio import Counters as AsyncioCounters
+from redis_counters.asyncio import Exchange as AsyncioExchange
 from redis_counters.asyncio import Likes as AsyncioLikes
 from redis_counters.protocol.settings import make_settings
+from tests.servers import RealServer
 
 PAIRS = [
     pytest.param(Counters, AsyncioCounters, id="Counters"),
     pytest.param(Counter, AsyncioCounter, id="Counter"),
     pytest.param(Likes, AsyncioLikes, id="Likes"),
+    pytest.param(Exchange, AsyncioExchange, id="Exchange"),
 ]
 
-COUNTERS = {"incr", "decr", "add", "get", "get_many", "counter", "flush", "close", "stats", "from_url"}
+COUNTERS = {
+    "incr",
+    "decr",
+    "add",
+    "get",
+    "get_many",
+    "counter",
+    "flush",
+    "close",
+    "stats",
+    "from_url",
+    "reset",
+    "delete",
+}
 KEYED = {"incr_once", "likes", "seed", "seed_many", "adopt"}
 LIKES = {"like", "unlike", "has", "has_many", "value", "adopt_likes"}
-COUNTER = {"incr", "decr", "add", "value"}
-PLAIN = {"incr", "decr", "add", "stats", "counter", "from_url", "name", "likes"}  # no I/O in either face
+COUNTER = {"incr", "decr", "add", "value", "reset", "delete"}
+PLAIN = {"incr", "decr", "add", "stats", "counter", "from_url", "name", "likes", "start"}  # no I/O in either face
 
 ONLY_IN = {"__enter__": "__aenter__", "__exit__": "__aexit__"}
+WRONG_KIND: dict[type, set[str]] = {
+    Counters: {*ONLY_IN.values()},
+    AsyncioCounters: {*ONLY_IN},
+    Exchange: {*ONLY_IN.values()},
+    AsyncioExchange: {*ONLY_IN},
+}  # there to say what to write instead
 WORDS = [
     ("any number of threads", "any number of tasks of one event loop"),
     ("of other threads", "of other tasks"),
@@ -41,6 +64,7 @@ def members(face: type) -> dict[str, Any]:
         name: inspect.getattr_static(face, name)
         for name in dir(face)
         if not name.startswith("_") or name in ("__init__", *ONLY_IN, *ONLY_IN.values())
+        if name not in WRONG_KIND.get(face, set())
     }
 
 
@@ -156,3 +180,39 @@ def test_defaults_are_those_of_the_interface() -> None:
         ("amount", "POSITIONAL_OR_KEYWORD", 1),
         ("ttl", "KEYWORD_ONLY", 86400),
     ]
+
+
+def test_the_other_kind_of_with(any_server: RealServer) -> None:
+    """A context manager of the wrong kind says what to write instead; the counters can be used."""
+
+    async def main() -> None:
+        async with AsyncioCounters.from_url(any_server.url) as counters:
+            with pytest.raises(TypeError, match="use `async with`"):
+                counters.__enter__()  # type: ignore[attr-defined]
+            with pytest.raises(TypeError, match="use `async with`"):
+                exec("with counters: pass", {"counters": counters})  # noqa: S102 - what checkers of types would refuse
+        with Counters.from_url(any_server.url) as blocking:
+            with pytest.raises(TypeError, match=r"redis_counters\.asyncio"):
+                await blocking.__aenter__()  # type: ignore[attr-defined]
+            blocking.incr("a")
+
+    asyncio.run(main())
+
+
+def test_the_other_kind_of_with_for_an_exchange() -> None:
+    """The same of an exchange."""
+
+    async def main() -> None:
+        with pytest.raises(TypeError, match="use `async with`"):
+            AsyncioExchange({}).__enter__()  # type: ignore[attr-defined]
+        with pytest.raises(TypeError, match=r"redis_counters\.asyncio"):
+            await Exchange({}).__aenter__()  # type: ignore[attr-defined]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("face", [Counters, AsyncioCounters], ids=["blocking", "asyncio"])
+def test_what_belongs_in_the_url(face: type[Any]) -> None:
+    """An option of a client is none of from_url, which says where it goes."""
+    with pytest.raises(TypeError, match=r"'password'.* belongs in the URL"):
+        face.from_url("redis://localhost:1", password="sesame")  # noqa: S106 - of this test

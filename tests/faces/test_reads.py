@@ -6,12 +6,15 @@ import asyncio
 import copy
 import json
 import pickle
+import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from redis_counters import CounterValue
+from redis_counters import Counters, CounterValue, Refused
+from redis_counters.protocol.cached_reads import MOST_AHEAD
 from tests.faces.either import FACES, Either, commandstats, reset_stats
 from tests.servers import RealServer
 
@@ -41,6 +44,88 @@ def test_own_writes_are_read_at_once(any_server: RealServer, face: str, max_age:
                     assert total <= await counters.get("x", max_age=max_age) <= total + others
             await counters.flush()
             assert await counters.get("x", max_age=0) == total + others
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_what_waits_in_the_buffer_is_in_values_from_memory(server: RealServer, face: str) -> None:
+    """However it was counted, and whatever else waits between: texts, bytes, handles, more than is looked through."""
+
+    async def main() -> None:
+        async with Either.on(face, server, flush_interval=60, max_age=60) as counters:
+            names: dict[str, int] = dict.fromkeys(["x", "xx", "\N{SNOWMAN}", "?"], 0)
+            handles = {name: counters.counter(name) for name in names}
+            await counters.get_many(names)
+            count: list[Callable[[str], None]] = [
+                counters.incr,
+                lambda name: counters.incr(name.encode()),
+                lambda name: handles[name].incr(),
+                lambda name: counters.incr(name, 1),
+            ]
+            reset_stats(server)
+            for turn in range(1, 400):
+                name = list(names)[turn % 4]
+                for _ in range(3 * MOST_AHEAD if turn % 97 == 0 else turn % 5):
+                    count[turn % 3](name)
+                    names[name] += 1
+                if turn % 89 == 0:
+                    counters.decr(name, 7)
+                    names[name] -= 7
+                for other, expected in names.items():
+                    value = await counters.get(other)
+                    assert (value, value.pending) == (expected, expected)
+            assert not {"evalsha", "hgetall"} & commandstats(server).keys()
+            await counters.flush()
+            assert await counters.get_many(names, max_age=0) == names
+
+    asyncio.run(main())
+
+
+def test_threads_read_what_they_have_counted_from_memory_while_it_is_sent(server: RealServer) -> None:
+    """No value lacks an increment of the reader's own, or is more than all have begun, or less than the last one."""
+    issued, wrong = [0] * 4, []
+    with Counters.from_url(server.url, flush_interval=0.001, max_age=60) as counters:
+        handle = counters.counter("x")
+        handle.value()
+        rounds = counters._runner.rounds
+
+        def work(own: int) -> None:
+            last = 0
+            while (issued[own] < 3000 or counters._runner.rounds < rounds + 20) and issued[own] < 1_000_000:
+                issued[own] += 1
+                handle.incr()
+                least = max(last, issued[own])
+                last = handle.value()
+                if not least <= last <= sum(issued):
+                    wrong.append((least, last, sum(issued)))
+                    return
+
+        threads = [threading.Thread(target=work, args=(own,)) for own in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not wrong
+        counters.flush()
+        assert counters.get("x", max_age=0) == sum(issued)
+        assert counters._runner.rounds >= rounds + 20
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_what_does_not_fit_into_the_slot_is_in_no_value(server: RealServer, face: str) -> None:
+    """Near the end of a slot a value from memory does not promise what will be refused."""
+
+    async def main() -> None:
+        async with Either.on(face, server, flush_interval=60, max_age=60) as counters:
+            counters.incr("x", 2**63 - 3)
+            assert await counters.get("x") == 2**63 - 3
+            for left in (2, 1, 0):
+                assert await counters.get("x") == 2**63 - 1 - left
+                counters.incr("x")
+            assert await counters.get("x") == 2**63 - 1
+            with pytest.raises(Refused):
+                await counters.flush()
 
     asyncio.run(main())
 
@@ -143,8 +228,8 @@ def test_another_clients_counts_show_once_the_cache_has_aged(any_server: RealSer
 
 
 @pytest.mark.parametrize("face", FACES)
-def test_a_page_is_one_command(server: RealServer, face: str) -> None:
-    """`get_many` reads hundreds of counters by one script call, none for what is cached; duplicates cost nothing."""
+def test_a_page_is_one_round_trip(server: RealServer, face: str) -> None:
+    """`get_many` asks for hundreds of counters at once, for none that is cached; duplicates cost nothing."""
 
     async def main() -> None:
         async with Either.on(face, server, max_age=60) as counters:
@@ -155,7 +240,9 @@ def test_a_page_is_one_command(server: RealServer, face: str) -> None:
             await counters.get_many(["warm", "up"])
             reset_stats(server)
             page = await counters.get_many([*names, *names, b"n0", "none"], max_age=0)
-            assert commandstats(server)["evalsha"] == 1
+            stats = commandstats(server)
+            assert stats["hgetall"] == len(names) + 1
+            assert stats.get("evalsha", 0) == (face == "asyncio")  # else a row of commands, which are sent together
             assert list(page) == [*names, b"n0", "none"]
             assert page == {**{n: i + 1 for i, n in enumerate(names)}, b"n0": 1, "none": 0}
             reset_stats(server)

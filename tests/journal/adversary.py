@@ -52,7 +52,7 @@ class Server:
         return reply
 
     def state(self) -> dict[bytes, dict[bytes, bytes]]:
-        return {key: self.client.hgetall(key) for key in self.client.keys("*")}
+        return {key: self.client.hgetall(key) for key in self.client.keys("*") if not key.endswith(b"}:x")}
 
     def keep(self) -> None:
         self.history.append(self.state())

@@ -66,10 +66,10 @@ DAMAGES = {
     "a kind that is none": sql("UPDATE early SET kind = 9 WHERE amount > 5"),
     "no namespace": sql("DELETE FROM about WHERE name = 'namespace'"),
     "a slot of nobody": sql("INSERT INTO slots VALUES (99, 0, x'00', 5, 0, 0)"),
-    "an actor without buckets": sql("INSERT INTO actors VALUES (1, 0, x'41', x'', 0, 0, 0, 0, 0, 0, 0)"),
+    "an actor without buckets": sql("INSERT INTO actors VALUES (1, 0, x'41', x'', 0, 0, 0, 0, 0, 0, 0, 0)"),
     "a flush that is none": sql(
         "UPDATE about SET value = 16 WHERE name = 'buckets'",
-        "INSERT INTO actors VALUES (1, 0, x'41', x'', 1, 0, 0, 0, 0, 1, 0)",
+        "INSERT INTO actors VALUES (1, 0, x'41', x'', 1, 0, 0, 0, 0, 1, 0, 0)",
         "INSERT INTO flushes VALUES (1, 1, 0, '[{\"a\": 1}]')",
     ),
 }

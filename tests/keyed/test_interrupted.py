@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import redis
 
 from redis_counters import Counters
+from redis_counters.drivers.threads import keyed as keyed_threads
+from redis_counters.drivers.threads.background import Bell
 from redis_counters.drivers.threads.keyed import PATIENCE, _Group, keyed_of
 from tests.faces.either import truth
 from tests.keyed.support import users
@@ -17,9 +21,36 @@ from tests.servers import RealServer
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
+def in_thread(work: Callable[[], None]) -> None:
+    """The work is done, in a thread that is not the main one. Raises what it raised."""
+    raised: list[BaseException] = []
+
+    def guarded() -> None:
+        try:
+            work()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=guarded, daemon=True)
+    thread.start()
+    thread.join(300)
+    assert not thread.is_alive()
+    for error in raised:
+        raise error
+
+
 @pytest.mark.parametrize("busy", [0, 3], ids=["alone", "beside others"])
 def test_at_every_point_of_a_call(any_server: RealServer, busy: int) -> None:
     """What was interrupted is repeated with its key, and counts once; threads that call meanwhile get their answers."""
+    interrupt_calls(any_server, busy)
+
+
+def test_at_every_point_of_a_call_that_wakes_others(any_server: RealServer) -> None:
+    """The same in a thread that is not the main one, as PyThreadState_SetAsyncExc does it."""
+    in_thread(lambda: interrupt_calls(any_server, 3))
+
+
+def interrupt_calls(any_server: RealServer, busy: int) -> None:
     with redis.Redis(port=any_server.port) as client, Counters(client, shards=2) as counters:
         likes = counters.likes("l")
         keys = 0
@@ -81,3 +112,45 @@ def test_a_leader_that_is_gone_has_a_successor(any_server: RealServer) -> None:
             thread.join(20 * PATIENCE)
         assert answers == [True] * 5
         assert keyed.leader is None
+
+
+def test_a_handler_of_signals_that_calls_while_its_thread_waits(
+    any_server: RealServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread becomes the leader meanwhile, and cannot lead under its own handler: the handler's call does."""
+    with redis.Redis(port=any_server.port) as client, Counters(client) as counters:
+        counters.incr_once("c", "warm")
+        keyed = keyed_of(counters._runner)
+        ask, sending, waiting = keyed.runner.ask, threading.Event(), threading.Event()
+        answers: dict[str, bool] = {}
+
+        def patient(asks: Any) -> Any:
+            if not sending.is_set():
+                sending.set()
+                waiting.wait(20)
+            return ask(asks)
+
+        class Interrupted(Bell):
+            """Its first wait is where the handler comes up; in the handler's own wait the leader ends."""
+
+            def wait(self, seconds: float) -> bool:
+                if "handler" not in answers:
+                    answers["handler"] = False
+                    answers["handler"] = counters.incr_once("c", "handler")
+                waiting.set()
+                return super().wait(seconds)
+
+        def call(key: str) -> None:
+            answers[key] = counters.incr_once("c", key)
+
+        monkeypatch.setattr(keyed_threads, "Bell", Interrupted)
+        keyed.runner.ask = patient  # type: ignore[method-assign] # of this one runner
+        threads = [threading.Thread(target=call, args=(key,), daemon=True) for key in ("leader", "interrupted")]
+        for thread in threads:
+            thread.start()
+            assert sending.wait(20)
+        for thread in threads:
+            thread.join(20 * PATIENCE)
+        assert answers == {"leader": True, "handler": True, "interrupted": True}
+        assert keyed.leader is None
+        assert counters.get("c") == 4

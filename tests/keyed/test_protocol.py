@@ -10,11 +10,12 @@ import redis
 
 from redis_counters.errors import CounterError, SchemaMismatch, Unavailable, WrongType
 from redis_counters.protocol.buffer import Buffer
+from redis_counters.protocol.cached_reads import Ticket
 from redis_counters.protocol.commands import Command, ErrorReply, Script
 from redis_counters.protocol.keyed import Keyed
 from redis_counters.protocol.keyed_calls import Call, Has, Like, Once, Seed
 from redis_counters.protocol.keyed_homes import HOME_AGE
-from redis_counters.protocol.reads import Reads, Ticket
+from redis_counters.protocol.reads import Reads
 from redis_counters.protocol.settings import make_settings
 from redis_counters.protocol.writer import Writer
 from tests.keyed.support import KEYS

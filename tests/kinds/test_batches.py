@@ -110,7 +110,7 @@ def test_every_piece_is_as_small_as_asked(any_server: RealServer, face: str, max
             def overheard(now: float) -> Any:
                 request = ask(now)
                 if request is not None:
-                    seen.append(len(request.command.keys) - 1)
+                    seen.append(len(request.command.keys) - 2)
                 return request
 
             writer.next_request = overheard

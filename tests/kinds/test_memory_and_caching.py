@@ -16,7 +16,8 @@ import pytest
 
 from redis_counters import BufferFull, CounterError, Unavailable
 from redis_counters.protocol import reads
-from redis_counters.protocol.reads import MOST_CACHED, MOST_FAILURES
+from redis_counters.protocol.cached_reads import MOST_FAILURES
+from redis_counters.protocol.reads import MOST_CACHED
 from tests.faces.either import FACES, Either, client_of, closed, once
 from tests.servers import RealServer
 

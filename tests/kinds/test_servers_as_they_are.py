@@ -22,7 +22,7 @@ from tests.servers import RealServer
 
 PRIMARIES = 3
 HASH_SLOTS = 16_384
-KEYLESS = {"TIME"}
+KEYLESS = {"TIME", "INFO"}
 ALL_ARGUMENTS = {"EXISTS"}  # are keys; of the others the first one
 OF_REDIS_PY = {"HELLO", "CLIENT", "AUTH", "SELECT", "PING"}
 OF_TESTS = {"ECHO", "MONITOR", "FLUSHALL", "CONFIG", "ACL", "KEYS", "DEL", "TYPE", "DUMP", "HLEN", "SET", "RPUSH"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import subprocess
@@ -35,6 +36,7 @@ def forked(work: Callable[[], None], limit: int = LIMIT) -> int:
         code = 0
     except BaseException:
         traceback.print_exc()  # captured, and shown if the test fails
+        faulthandler.dump_traceback(2)  # where the other threads are
     finally:
         sys.stderr.flush()
         os._exit(code)

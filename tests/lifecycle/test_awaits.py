@@ -14,6 +14,7 @@ from redis_counters.asyncio import Counters
 from redis_counters.testing import LossyLink
 from tests.faces.either import truth
 from tests.servers import RealServer
+from tests.waiting import until
 
 MOST = 400  # awaits of one call, at the most
 
@@ -168,6 +169,33 @@ def test_a_close_that_is_cancelled_at_any_await(any_server: RealServer, times: i
     number = asyncio.run(main())
     assert number > 4
     assert truth(any_server, ["x"]) == {b"x": 3 * number}
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_cancelled_close_leaves_no_connection(any_server: RealServer, times: int) -> None:
+    """Also where it was cancelled while the client, which is ours, was being closed."""
+    watch: Any = any_server.client()
+
+    def connections() -> int:
+        return len(watch.client_list(_type="normal"))
+
+    async def main() -> int:
+        number = through = 0
+        while through < 2:
+            assert number < MOST
+            counters = Counters.from_url(any_server.url, flush_interval=60)
+            counters.incr("x")
+            task = asyncio.ensure_future(_awaited(cancelled_at(counters.close(), range(number, number + times))))
+            await asyncio.wait({task}, timeout=20)
+            through = 0 if task.cancelled() else through + 1
+            await counters.close()
+            number += 1
+        return number
+
+    before = connections()
+    number = asyncio.run(main())
+    until(lambda: connections() == before, "no connection is left")
+    assert truth(any_server, ["x"]) == {b"x": number}
 
 
 def test_the_event_loop_is_never_held_up(any_server: RealServer) -> None:

@@ -17,7 +17,7 @@ import redis.asyncio
 
 import redis_counters.asyncio
 from redis_counters import Counters
-from redis_counters.drivers import inherited
+from redis_counters.drivers.redis_py import inherited
 from redis_counters.testing import LossyLink
 from tests.faces.either import truth
 from tests.lifecycle.children import FORKS, ended_well, forked, program

@@ -18,7 +18,9 @@ Items = Sequence[tuple[bytes, int]]
 Floored = Sequence[tuple[bytes, int, int]]
 
 REGISTRY = b"{rc:0}:a"
+INDEX = b"{rc:0}:x"
 META = b"rc:meta"
+LONG = b"0:" + 64 * b"-"  # is no shard, and in every index of what was changed here
 OWNER = b"aaaaabbbbcccccccc"
 GENERATION = b"gen00"
 HIGHEST = 2**63 - 1
@@ -74,7 +76,7 @@ class Bucket:
         display: bytes = b"test",
         delay: Argument = 120,
     ) -> Answer:
-        return self.call(Script.ACTOR_OPEN, [REGISTRY], [owner, want, generation, display, delay])
+        return self.call(Script.ACTOR_OPEN, [REGISTRY, INDEX], [owner, want, generation, display, delay])
 
     def actor(self, owner: bytes = OWNER) -> bytes:
         """Return the id of a newly opened actor."""
@@ -109,13 +111,13 @@ class Bucket:
             floored_minus,
             widened,
         )
-        keys: list[bytes] = [REGISTRY]
+        keys: list[bytes] = [REGISTRY, INDEX]
         values: list[int] = []
         for group in groups:
             for name, *told in group:
                 keys.append(name)
                 values.extend(told)
-        expiries = [(n, expiring[name]) for n, name in enumerate(keys[1:], 1) if expiring and name in expiring]
+        expiries = [(n, expiring[name]) for n, name in enumerate(keys[2:], 1) if expiring and name in expiring]
         head: list[Argument] = [actor, seq, base, int(exact), *map(len, groups), len(expiries)]
         return self.call(Script.SLOTS_MERGE, keys, [*head, *values, *itertools.chain.from_iterable(expiries)])
 
@@ -136,6 +138,28 @@ class Bucket:
 
     def read(self, *keys: bytes) -> Answer:
         return self.call(Script.SLOTS_READ, keys)
+
+    def widen(self, *keys: bytes, wanted: Argument = 4, generation: bytes = GENERATION) -> Answer:
+        return self.call(Script.SHARDS_WIDEN, [REGISTRY, INDEX, *keys], [generation, wanted])
+
+    def narrow(self, shard: bytes, wanted: Argument = 1) -> Answer:
+        return self.call(Script.NARROW_OPEN, [REGISTRY, shard], [wanted])
+
+    def seal(self, shard: bytes, id: Argument = b"gen00.7") -> Answer:
+        return self.call(Script.SHARD_SEAL, [shard], [id])
+
+    def unseal(self, shard: bytes, id: Argument = b"gen00.7") -> Answer:
+        return self.call(Script.SHARD_UNSEAL, [shard], [id])
+
+    def apply(self, shard: bytes, id: bytes, wanted: Argument, *copies: Argument) -> Answer:
+        return self.call(Script.NARROW_APPLY, [REGISTRY, shard], [id, wanted, *copies])
+
+    def reset(self, shard: bytes, *, delete: Argument = 0) -> Answer:
+        users = shard.replace(b":c:", b":l:", 1)
+        return self.call(Script.SHARD_RESET, [REGISTRY, b"{rc:0}:x", shard, users], [delete])
+
+    def renew(self, shard: bytes, *, generation: Argument = b"newer") -> Answer:
+        return self.call(Script.SHARD_RENEW, [REGISTRY, INDEX, shard], [generation])
 
     def end(self, actor: bytes, *keys: bytes, base: int = 0) -> Answer:
         """Close and fold."""
@@ -177,8 +201,9 @@ class Bucket:
         return {name: self._content(name) for name in keys}
 
     def shards(self) -> dict[bytes, bytes | dict[bytes, bytes]]:
-        """Return the content of every key but the registry, which tells the time of the last flush."""
-        return {name: content for name, content in self.everything().items() if name != REGISTRY}
+        """Return the content of every key but the registry, with its times, and an index that is empty."""
+        left_out = {REGISTRY, INDEX} if self.ask("ZRANGE", INDEX, 0, -1) in ([], [LONG]) else {REGISTRY}
+        return {name: content for name, content in self.everything().items() if name not in left_out}
 
     def _content(self, name: bytes) -> bytes | dict[bytes, bytes]:
         if self.ask("TYPE", name) == b"hash":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from redis_counters.protocol.commands import Script
-from tests.lua.calls import GENERATION, REGISTRY, Answer, Bucket
+from tests.lua.calls import GENERATION, INDEX, REGISTRY, Answer, Bucket
 
 LENGTH = 10_000  # milliseconds of a slice
 TTL = 20_000  # milliseconds: the longest for such slices
@@ -31,7 +31,7 @@ def now(bucket: Bucket) -> int:
 
 
 def settle(bucket: Bucket, *wanted: tuple[bytes, int], generation: bytes = GENERATION) -> Answer:
-    keys = [REGISTRY, *(key for key, _ in wanted)]
+    keys = [REGISTRY, INDEX, *(key for key, _ in wanted)]
     return bucket.call(Script.KEYED_OPEN, keys, [generation, *(shards for _, shards in wanted)])
 
 
@@ -46,7 +46,12 @@ def once(
     """Call once_apply; without a number, with that of the slice of now, whichever that is when it arrives."""
     while True:
         guess = now(bucket) // length if number is None else number
-        keys = [REGISTRY, *(slice_key(guess + n, ttl) for n in (1, 0, -1, -2)), *(shard for shard, _, _ in items)]
+        keys = [
+            REGISTRY,
+            INDEX,
+            *(slice_key(guess + n, ttl) for n in (1, 0, -1, -2)),
+            *(shard for shard, _, _ in items),
+        ]
         values = [value for _, digest, amount in items for value in (digest, amount)]
         answer = bucket.call(Script.ONCE_APPLY, keys, [generation, length, guess, ttl, *values])
         if answer[0] != "SLICE" or number is not None:
@@ -67,12 +72,12 @@ def counted(bucket: Bucket, *items: Item, ttl: int = TTL) -> list[bytes]:
 
 
 def like(bucket: Bucket, *items: Liked, generation: bytes = GENERATION) -> Answer:
-    keys = [REGISTRY, *(key for shard, members, _, _ in items for key in (shard, members))]
+    keys = [REGISTRY, INDEX, *(key for shard, members, _, _ in items for key in (shard, members))]
     return bucket.call(Script.LIKES_APPLY, keys, [generation, *(v for _, _, sign, user in items for v in (sign, user))])
 
 
 def seed(bucket: Bucket, *items: Seeded, generation: bytes = GENERATION) -> Answer:
-    keys = [REGISTRY, *(shard for shard, _, _ in items)]
+    keys = [REGISTRY, INDEX, *(shard for shard, _, _ in items)]
     return bucket.call(Script.SLOTS_SEED, keys, [generation, *(v for _, slot, total in items for v in (slot, total))])
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from redis_counters.protocol.commands import Script
-from tests.lua import keyed
-from tests.lua.calls import GENERATION, META, OWNER, REGISTRY, Answer, Bucket, key
+from tests.lua import keyed, regions
+from tests.lua.calls import GENERATION, INDEX, META, OWNER, REGISTRY, Answer, Bucket, key
 
 Scenario = Callable[[Bucket], Answer]
 A, B = key("a"), key("b")
@@ -162,6 +162,195 @@ def seeded_nowhere(bucket: Bucket) -> Answer:
     return keyed.seed(bucket, (A, b"s.x", 5), generation=b"")
 
 
+def merged_into_what_is_sealed(bucket: Bucket) -> Answer:
+    actor = bucket.actor()
+    bucket.seal(A)
+    return bucket.merge(actor, 1, floored_plus=[(A, 1, 0)])
+
+
+def widened(bucket: Bucket) -> Answer:
+    return bucket.widen(A, B)
+
+
+def widened_nowhere(bucket: Bucket) -> Answer:
+    return bucket.widen(A, generation=b"")
+
+
+def narrowing(bucket: Bucket) -> Answer:
+    bucket.widen(A)
+    return bucket.narrow(A)
+
+
+def narrowing_few(bucket: Bucket) -> Answer:
+    bucket.widen(A)
+    return bucket.narrow(A, 4)
+
+
+def narrowing_keyed(bucket: Bucket) -> Answer:
+    keyed.settle(bucket, (A, 4))
+    return bucket.narrow(A)
+
+
+def narrowing_what_expires(bucket: Bucket) -> Answer:
+    bucket.widen(A)
+    bucket.client.expire(A, 1000)
+    return bucket.narrow(A)
+
+
+def narrowing_in_regions(bucket: Bucket) -> Answer:
+    bucket.widen(A)
+    regions.join(bucket, A)
+    return bucket.narrow(A)
+
+
+def narrowing_nowhere(bucket: Bucket) -> Answer:
+    return bucket.narrow(A)
+
+
+def sealed(bucket: Bucket) -> Answer:
+    return bucket.seal(A)
+
+
+def sealed_busy(bucket: Bucket) -> Answer:
+    merged(bucket)
+    return bucket.seal(A)
+
+
+def sealed_what_expires(bucket: Bucket) -> Answer:
+    folded(bucket)
+    bucket.client.expire(A, 1000)
+    return bucket.seal(A)
+
+
+def sealed_odd(bucket: Bucket) -> Answer:
+    folded(bucket)
+    bucket.client.hset(A, "1+", 5)
+    return bucket.seal(A)
+
+
+def unsealed(bucket: Bucket) -> Answer:
+    folded(bucket)
+    bucket.seal(A)
+    return bucket.unseal(A)
+
+
+def unsealed_by_another(bucket: Bucket) -> Answer:
+    bucket.seal(A)
+    return bucket.unseal(A, b"gen00.8")
+
+
+def narrowed(bucket: Bucket) -> Answer:
+    id = narrowing(bucket)[1]
+    assert isinstance(id, bytes)
+    return bucket.apply(A, id, 1)
+
+
+def narrowed_in_vain(bucket: Bucket) -> Answer:
+    id = narrowing(bucket)[1]
+    assert isinstance(id, bytes)
+    bucket.widen(A, wanted=2)
+    return bucket.apply(A, id, 1)
+
+
+def joined(bucket: Bucket) -> Answer:
+    return regions.join(bucket, A, B)
+
+
+def listed(bucket: Bucket) -> Answer:
+    regions.join(bucket, A, B)
+    return regions.changes(bucket)
+
+
+def listed_in_part(bucket: Bucket) -> Answer:
+    told_by_a_peer(bucket)
+    return regions.changes(bucket, peer=b"ap")
+
+
+def listed_in_one_deployment(bucket: Bucket) -> Answer:
+    bucket.open()
+    return regions.changes(bucket)
+
+
+def told_by_a_peer(bucket: Bucket) -> Answer:
+    regions.join(bucket)
+    bucket.client.set(B, "mine")
+    return regions.merge(bucket, (A, b"0 0 us/gen01.0,5"), (B, b"0 0 us/gen01.0,5"))
+
+
+def told_too_late(bucket: Bucket) -> Answer:
+    told_by_a_peer(bucket)
+    return regions.merge(bucket, (A, b"0 0 us/gen01.0,5"))
+
+
+def told_to_one_deployment(bucket: Bucket) -> Answer:
+    return regions.merge(bucket, (A, b"0 0 us/gen01.0,5"))
+
+
+def digested(bucket: Bucket) -> Answer:
+    merged(bucket)
+    return regions.digest(bucket, A, B)
+
+
+def dropped(bucket: Bucket) -> Answer:
+    regions.join(bucket)
+    regions.merge(bucket, (A, b"0 0 us/gen01.0,5,0,5"))
+    return regions.drop(bucket, A, indexes=[regions.merged_key()])
+
+
+def dropped_in_part(bucket: Bucket) -> Answer:
+    told_by_a_peer(bucket)
+    return regions.drop(bucket, A)
+
+
+def dropped_in_one_deployment(bucket: Bucket) -> Answer:
+    return regions.drop(bucket, A)
+
+
+def named_among_regions(bucket: Bucket) -> Answer:
+    return regions.members(bucket, b"eu", b"id1", b"us", b"id2", b"member")
+
+
+def named_otherwise(bucket: Bucket) -> Answer:
+    named_among_regions(bucket)
+    return regions.members(bucket, b"ap", b"id1")
+
+
+def marks_set(bucket: Bucket) -> Answer:
+    return regions.set_marks(bucket, b"j", b"1")
+
+
+def forgotten(bucket: Bucket) -> Answer:
+    bucket.client.hset(A, mapping={"d": "gen00.1", "@us/gen00.0+": 5, "~@us/gen00.0+": 5, "@/gen00.0+": 1})
+    return regions.forget(bucket, A)
+
+
+def reset(bucket: Bucket) -> Answer:
+    merged(bucket)
+    return bucket.reset(A)
+
+
+def renewed(bucket: Bucket) -> Answer:
+    merged(bucket)
+    regions.join(bucket, A)
+    return bucket.renew(A)
+
+
+def renewed_where_nothing_is_stamped(bucket: Bucket) -> Answer:
+    merged(bucket)
+    return bucket.renew(A)
+
+
+def floored(bucket: Bucket) -> Answer:
+    folded(bucket)
+    regions.join(bucket, A)
+    return bucket.call(Script.SHARD_FLOOR, [REGISTRY, INDEX, A], [b"gen00.2", 1, 0])
+
+
+def floored_where_nothing_is_stamped(bucket: Bucket) -> Answer:
+    folded(bucket)
+    return bucket.call(Script.SHARD_FLOOR, [REGISTRY, INDEX, A], [b"gen00.2", 1, 0])
+
+
 SCENARIOS: dict[tuple[Script, str], Scenario] = {
     (Script.NAMESPACE_OPEN, "OK"): opened_namespace,
     (Script.ACTOR_OPEN, "OPEN"): opened,
@@ -195,6 +384,112 @@ SCENARIOS: dict[tuple[Script, str], Scenario] = {
     (Script.LIKES_APPLY, "UNKNOWN"): liked_nowhere,
     (Script.SLOTS_SEED, "OK"): seeded,
     (Script.SLOTS_SEED, "UNKNOWN"): seeded_nowhere,
+    (Script.SLOTS_MERGE, "SEALED"): merged_into_what_is_sealed,
+    (Script.SHARDS_WIDEN, "OK"): widened,
+    (Script.SHARDS_WIDEN, "UNKNOWN"): widened_nowhere,
+    (Script.NARROW_OPEN, "OK"): narrowing,
+    (Script.NARROW_OPEN, "FEW"): narrowing_few,
+    (Script.NARROW_OPEN, "KEYED"): narrowing_keyed,
+    (Script.NARROW_OPEN, "EXPIRES"): narrowing_what_expires,
+    (Script.NARROW_OPEN, "JOINED"): narrowing_in_regions,
+    (Script.NARROW_OPEN, "UNKNOWN"): narrowing_nowhere,
+    (Script.SHARD_SEAL, "OK"): sealed,
+    (Script.SHARD_SEAL, "BUSY"): sealed_busy,
+    (Script.SHARD_SEAL, "EXPIRES"): sealed_what_expires,
+    (Script.SHARD_SEAL, "ODD"): sealed_odd,
+    (Script.SHARD_UNSEAL, "OK"): unsealed,
+    (Script.SHARD_UNSEAL, "OTHER"): unsealed_by_another,
+    (Script.NARROW_APPLY, "OK"): narrowed,
+    (Script.NARROW_APPLY, "VOID"): narrowed_in_vain,
+    (Script.SHARD_RESET, "OK"): reset,
+    (Script.SHARD_FLOOR, "OK"): floored,
+    (Script.SHARD_FLOOR, "UNJOINED"): floored_where_nothing_is_stamped,
+    (Script.SHARD_RENEW, "OK"): renewed,
+    (Script.SHARD_RENEW, "UNJOINED"): renewed_where_nothing_is_stamped,
+    (Script.REGION_JOIN, "OK"): joined,
+    (Script.CHANGES_LIST, "OK"): listed,
+    (Script.CHANGES_LIST, "OTHERS"): listed_in_part,
+    (Script.CHANGES_LIST, "UNJOINED"): listed_in_one_deployment,
+    (Script.ENTRIES_MERGE, "OK"): told_by_a_peer,
+    (Script.ENTRIES_MERGE, "OTHER"): told_too_late,
+    (Script.ENTRIES_MERGE, "UNJOINED"): told_to_one_deployment,
+    (Script.ENTRIES_DIGEST, "OK"): digested,
+    (Script.ENTRIES_DROP, "OK"): dropped,
+    (Script.ENTRIES_DROP, "OTHERS"): dropped_in_part,
+    (Script.ENTRIES_DROP, "UNJOINED"): dropped_in_one_deployment,
+    (Script.MEMBERS_SET, "OK"): named_among_regions,
+    (Script.MEMBERS_SET, "BOUND"): named_otherwise,
+    (Script.MARKS_SET, "OK"): marks_set,
+    (Script.ENTRIES_FORGET, "OK"): forgotten,
+}
+
+
+def most_to_join(bucket: Bucket, names: Sequence[bytes]) -> Callable[[Bucket], Answer]:
+    return lambda given: regions.join(given, *names)
+
+
+def most_to_list(bucket: Bucket, names: Sequence[bytes]) -> Callable[[Bucket], Answer]:
+    """In every index, more of one version than are asked for."""
+    regions.join(bucket, *names)
+    mark, _, _ = regions.told(regions.changes(bucket))
+    regions.join(bucket, key("x"), key("y"), key("z"))
+    for n in range(len(names)):
+        bucket.client.zadd(regions.merged_key(b"r%d" % n), {"0:x": 2, "0:y": 2})
+    return lambda given: regions.changes(given, mark, 1, others=len(names))
+
+
+def most_to_read(bucket: Bucket, names: Sequence[bytes]) -> Callable[[Bucket], Answer]:
+    for name in names:
+        bucket.client.hset(name, mapping={"d": "gen00.1", "gen00.1.own+": 5})
+    return lambda given: (b"", *regions.read(given, *names))
+
+
+def most_to_digest(bucket: Bucket, names: Sequence[bytes]) -> Callable[[Bucket], Answer]:
+    most_to_read(bucket, names)
+    return lambda given: regions.digest(given, *names)
+
+
+def most_to_merge(bucket: Bucket, names: Sequence[bytes]) -> Callable[[Bucket], Answer]:
+    """Into counters that expire some time after they have, by the source's clock."""
+    regions.join(bucket, *names)
+    for name in names:
+        bucket.client.hset(name, mapping={"d": "gen00.1", "gen00.1.own+": 5})
+    later = keyed.now(bucket) + 10_000_000
+    return lambda given: regions.merge(given, *((name, b"0 %d us/gen01.0,5" % later) for name in names))
+
+
+def most_to_drop(bucket: Bucket, names: Sequence[bytes]) -> Callable[[Bucket], Answer]:
+    regions.join(bucket)
+    regions.merge(bucket, *((name, b"0 0 us/gen01.0,5,0,5") for name in names))
+    return lambda given: regions.drop(given, *names, indexes=[regions.merged_key()])
+
+
+def most_members(bucket: Bucket, names: Sequence[bytes]) -> Callable[[Bucket], Answer]:
+    told = [value for n in range(len(names)) for value in (b"r%d" % n, b"id", b"member")]
+    return lambda given: regions.members(given, b"eu", b"id1", *told)
+
+
+def most_marks(bucket: Bucket, names: Sequence[bytes]) -> Callable[[Bucket], Answer]:
+    values = [value for n in range(len(names)) for value in (b"<r%d" % n, b"-")]
+    return lambda given: regions.set_marks(given, *values)
+
+
+def most_to_forget(bucket: Bucket, names: Sequence[bytes]) -> Callable[[Bucket], Answer]:
+    for name in names:
+        bucket.client.hset(name, mapping={"d": "gen00.1", "@us/gen00.0+": 5, "~@us/gen00.0+": 5})
+    return lambda given: regions.forget(given, *names)
+
+
+REGIONS: dict[Script, Callable[[Bucket, Sequence[bytes]], Callable[[Bucket], Answer]]] = {
+    Script.REGION_JOIN: most_to_join,
+    Script.CHANGES_LIST: most_to_list,
+    Script.ENTRIES_READ: most_to_read,
+    Script.ENTRIES_MERGE: most_to_merge,
+    Script.ENTRIES_DIGEST: most_to_digest,
+    Script.ENTRIES_DROP: most_to_drop,
+    Script.MEMBERS_SET: most_members,
+    Script.MARKS_SET: most_marks,
+    Script.ENTRIES_FORGET: most_to_forget,
 }
 
 
@@ -233,8 +528,41 @@ def at_most(bucket: Bucket, script: Script, items: int) -> Callable[[Bucket], An
     if script is Script.ACTOR_CLOSE:
         return lambda given: given.close(actor)
     if script is Script.SLOTS_MERGE:
-        bucket.merge(actor, 1, fresh_plus=[(name, 1) for name in names])
-        return lambda given: given.merge(actor, 2, fresh_plus=[(name, 2) for name in names])
+        return lambda given: given.merge(actor, 1, floored_plus=[(name, 2, 1) for name in names])
+    if script is Script.SHARDS_WIDEN:
+        return lambda given: given.widen(*names)
+    if script in (Script.NARROW_OPEN, Script.NARROW_APPLY):
+        bucket.widen(A)
+        if script is Script.NARROW_OPEN:
+            return lambda given: given.narrow(A)
+        id = bucket.narrow(A)[1]
+        assert isinstance(id, bytes)
+        copies: list[bytes | int] = []
+        for i in range(items):
+            copies += (b"s.%d.gen00.9" % i, 5, 6)
+        return lambda given: given.apply(A, id, 1, *copies)
+    if script in (Script.SHARD_SEAL, Script.SHARD_UNSEAL):
+        folded(bucket)
+        if script is Script.SHARD_SEAL:
+            return lambda given: given.seal(A)
+        bucket.seal(A)
+        return lambda given: given.unseal(A)
+    if script in REGIONS:
+        return REGIONS[script](bucket, names)
+    if script is Script.SHARD_FLOOR:
+        folded(bucket)
+        regions.join(bucket, A)
+        return lambda given: given.call(Script.SHARD_FLOOR, [REGISTRY, INDEX, A], [b"gen00.2", 1, 0])
+    if script is Script.SHARD_RENEW:
+        merged(bucket)
+        bucket.client.hset(A, "+", 5)
+        bucket.client.hset(REGISTRY, "v", 1)
+        return lambda given: given.renew(A)
+    if script is Script.SHARD_RESET:
+        merged(bucket)
+        bucket.client.hset(A, "+", 5)
+        bucket.client.hset(REGISTRY, "v", 1)
+        return lambda given: given.reset(A, delete=1)
     told = [(name, 2, 1) for name in names]
     bucket.merge(actor, 1, floored_plus=told, floored_minus=told)
     bucket.close(actor)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 WORDS = "and break do else elseif end false for function if in local nil not or repeat return then true until while"
 KEYWORDS = frozenset(re.findall(r"\w+", WORDS))
 GLOBALS = frozenset({"redis", "KEYS", "ARGV", "string", "table", "math", "unpack", "tonumber", "type", "pairs", "next"})
-KEYLESS = frozenset({"TIME"})
+KEYLESS = frozenset({"TIME", "INFO"})
 FROM_KEYS = re.compile(r"(?:unpack\()?KEYS\b")
 
 

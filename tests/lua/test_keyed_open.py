@@ -7,7 +7,7 @@ import redis
 
 from redis_counters.protocol.commands import Script
 from tests.lua import keyed
-from tests.lua.calls import GENERATION, REGISTRY, Bucket, key
+from tests.lua.calls import GENERATION, INDEX, REGISTRY, Bucket, key
 from tests.lua.scenarios import denied, full_memory, read_only
 
 A, B, C = key("a"), key("b"), key("c")
@@ -60,10 +60,12 @@ def test_a_key_of_another_type_is_refused_alone(bucket: Bucket) -> None:
     assert bucket.client.get(B) == b"mine"
 
 
-@pytest.mark.parametrize("arguments", [["gen00"], ["gen00", "1", "1"], ["gen00", "0"], ["gen00", "-1"], ["gen00", "x"]])
+@pytest.mark.parametrize(
+    "arguments", [[], ["gen00"], ["gen00", "1", "1"], ["gen00", "0"], ["gen00", "-1"], ["gen00", "x"]]
+)
 def test_bad_arguments_write_nothing(bucket: Bucket, arguments: list[str]) -> None:
     with pytest.raises(redis.ResponseError, match="BADARG keyed_open"):
-        bucket.ask("EVAL", text(), 2, REGISTRY, A, *arguments)
+        bucket.ask("EVAL", text(), 3, REGISTRY, INDEX, A, *arguments)
     assert bucket.everything() == {}
 
 

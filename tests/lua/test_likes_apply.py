@@ -10,7 +10,7 @@ import redis
 from redis_counters.drivers import lua_files
 from redis_counters.protocol.commands import Script
 from tests.lua import keyed
-from tests.lua.calls import GENERATION, HIGHEST, REGISTRY, Bucket, key
+from tests.lua.calls import GENERATION, HIGHEST, INDEX, REGISTRY, Bucket, key
 from tests.lua.keyed import like
 from tests.lua.scenarios import denied, full_memory, read_only
 
@@ -122,14 +122,15 @@ def test_a_base_beyond_int64_goes_on_in_another_field(bucket: Bucket, sign: byte
 @pytest.mark.parametrize(
     ("keys", "arguments"),
     [
-        (2, ["gen00", "+"]),
+        (1, []),
         (3, ["gen00", "+"]),
-        (3, ["gen00", "u", "+"]),
-        (3, ["gen00", "", "u"]),
-        (2, ["gen00", "+", "u"]),
+        (4, ["gen00", "+"]),
+        (4, ["gen00", "u", "+"]),
+        (4, ["gen00", "", "u"]),
+        (3, ["gen00", "+", "u"]),
     ],
 )
 def test_bad_arguments_write_nothing(bucket: Bucket, keys: int, arguments: list[str]) -> None:
     with pytest.raises(redis.ResponseError, match="BADARG likes_apply"):
-        bucket.ask("EVAL", lua_files.text(Script.LIKES_APPLY), keys, *[REGISTRY, A, USERS[A]][:keys], *arguments)
+        bucket.ask("EVAL", lua_files.text(Script.LIKES_APPLY), keys, *[REGISTRY, INDEX, A, USERS[A]][:keys], *arguments)
     assert bucket.everything() == {}

@@ -20,6 +20,11 @@ from tests.servers import RealServer
 every_script = pytest.mark.parametrize("script", Script, ids=lambda script: script.value)
 
 # What may become a Lua number, a double: all of these stay far below 2^53.
+TEN_DIGITS = "at most 10 digits of a count"
+TIME = {
+    "time[1]": "a time in seconds; a thousand times as much is below 2^53 too",
+    "time[2]": "microseconds of a second",
+}
 NUMBERS: dict[Script, dict[str, str]] = {
     Script.NAMESPACE_OPEN: {},
     Script.ACTOR_OPEN: {
@@ -48,7 +53,8 @@ NUMBERS: dict[Script, dict[str, str]] = {
         "now": "a time in seconds",
         "time[2]": "microseconds of it",
         "recorded": "a number of a flush",
-        "call('HGET', registry, 'n')": "numbers of actors and dots count up from 1",
+        "settled[3]": "numbers of actors and dots count up from 1",
+        "version": "versions count up from 1",
     },
     Script.SLOTS_FOLD: {
         "text": "inside `whole`",
@@ -79,7 +85,10 @@ NUMBERS: dict[Script, dict[str, str]] = {
         "now": "a time in seconds",
         "settled[2] or '0'": "the same",
     },
-    Script.KEYED_OPEN: {"settled[2] or '0'": "numbers of actors and dots count up from 1"},
+    Script.KEYED_OPEN: {
+        "settled[2] or '0'": "numbers of actors and dots count up from 1",
+        "settled[3]": "versions count up from 1",
+    },
     Script.ONCE_APPLY: {
         "text": "inside `whole`",
         "ARGV[2]": "length, milliseconds",
@@ -88,10 +97,74 @@ NUMBERS: dict[Script, dict[str, str]] = {
         "time[1]": "a time in seconds; a thousand times as much is below 2^53 too",
         "time[2]": "microseconds of a second",
         "after": "milliseconds of a slice",
+        "settled[3]": "versions count up from 1",
         "settled[2] or '0'": "numbers of actors and dots count up from 1",
     },
-    Script.LIKES_APPLY: {"settled[2] or '0'": "numbers of actors and dots count up from 1"},
-    Script.SLOTS_SEED: {"settled[2] or '0'": "numbers of actors and dots count up from 1"},
+    Script.LIKES_APPLY: {
+        "settled[2] or '0'": "numbers of actors and dots count up from 1",
+        "settled[3]": "versions count up from 1",
+    },
+    Script.SLOTS_SEED: {
+        "settled[2] or '0'": "numbers of actors and dots count up from 1",
+        "settled[3]": "versions count up from 1",
+    },
+    Script.SHARDS_WIDEN: {
+        "settled[2] or '0'": "numbers of actors and dots count up from 1",
+        "settled[3]": "versions count up from 1",
+    },
+    Script.NARROW_OPEN: {"settled[2]": "numbers of actors and dots count up from 1"},
+    Script.SHARD_SEAL: {},
+    Script.SHARD_UNSEAL: {},
+    Script.NARROW_APPLY: {},
+    Script.SHARD_RESET: {
+        "digits": "ten digits of a count, of which 900,000 are added up",
+        "settled[2] or '0'": "numbers of actors and dots count up from 1",
+    },
+    Script.SHARD_FLOOR: {"version": "versions count up from 1"},
+    Script.SHARD_RENEW: {
+        "digits": TEN_DIGITS,
+        "settled[1] or '0'": "numbers of actors and dots count up from 1",
+    },
+    Script.CHANGES_LIST: {
+        "text": "inside `whole`",
+        "ARGV[3] or ''": "how many members are asked for",
+        "settled[2]": "versions count up from 1",
+        "reached": "a version",
+        "wanted": "the same",
+        "until_then": "the same",
+        "found[i + 1]": "the same, as a score",
+        "found[2]": "the same",
+        "found[#found]": "the same",
+        "found[2 * most + 2]": "the same",
+    },
+    Script.ENTRIES_READ: {"digits": TEN_DIGITS, "count": TEN_DIGITS, **TIME},
+    Script.ENTRIES_MERGE: {
+        "digits": TEN_DIGITS,
+        "expiry": "a time in milliseconds",
+        "settled[2]": "numbers of actors and dots count up from 1",
+        "settled[3]": "versions count up from 1",
+        **TIME,
+    },
+    Script.ENTRIES_DIGEST: {
+        "digits": TEN_DIGITS,
+        "count": TEN_DIGITS,
+        "sub(redis.sha1hex(text), 1, 11)": "44 bits of a hash",
+    },
+    Script.ENTRIES_DROP: {
+        "text": "inside `whole`",
+        "ARGV[1] or ''": "how many keys are indexes",
+        "ARGV[2] or ''": "how many names follow",
+        "ARGV[3 + peers] or ''": "the same",
+        "settled[2]": "versions count up from 1",
+        "version": "the same",
+        "stamps[i] or ''": "the same, as a score",
+    },
+    Script.REGION_JOIN: {
+        "settled[2] or call('ZREVRANGE', KEYS[2], '0', '0', 'WITHSCORES')[2] or '0'": "versions count up from 1"
+    },
+    Script.MEMBERS_SET: {},
+    Script.MARKS_SET: {},
+    Script.ENTRIES_FORGET: {},
 }
 
 
@@ -100,9 +173,9 @@ NUMBERS: dict[Script, dict[str, str]] = {
 
 def test_a_script_is_a_file() -> None:
     """Every member has its file, every file its member and its contract."""
-    files = {path.stem for path in lua_files.lua_folder().iterdir()}
+    files = {path.stem for path in lua_files.lua_folder().glob("*.lua")}
     assert files == {script.value for script in Script} == {script.value for script in CONTRACTS}
-    assert {path.suffix for path in lua_files.lua_folder().iterdir()} == {".lua"}
+    assert {path.name for path in lua_files.lua_folder().iterdir()} == {f"{file}.lua" for file in files} | {"parts"}
 
 
 @every_script
@@ -279,7 +352,7 @@ def test_texts_never_contain_values(server: RealServer) -> None:
     client.script_flush()
     cached = []
     for run in range(3):
-        with Counters(client, namespace=f"ns{run}", region=f"region {run}", actor=f"actor {run}") as counters:
+        with Counters(client, namespace=f"ns{run}", region=f"region-{run}", actor=f"actor {run}") as counters:
             for i in range(20):
                 counters.incr(f"name {run} {i}", 10**run + i)
                 counters.decr(f"name {run} {i}", HIGHEST - run)

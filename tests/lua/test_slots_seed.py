@@ -14,7 +14,7 @@ from redis_counters.protocol.commands import Script
 from redis_counters.protocol.keyed_calls import seed_slot
 from redis_counters.protocol.registry import is_actor
 from tests.lua import keyed
-from tests.lua.calls import GENERATION, REGISTRY, Bucket, key
+from tests.lua.calls import GENERATION, INDEX, REGISTRY, Bucket, key
 from tests.lua.keyed import seed
 from tests.lua.scenarios import denied, full_memory, read_only
 
@@ -125,5 +125,5 @@ def test_who_may_not_write_is_told(bucket: Bucket) -> None:
 @pytest.mark.parametrize("arguments", [["gen00"], ["gen00", "s.x"], ["gen00", "s.x", "1.5"], ["gen00", "s.x", "01"]])
 def test_bad_arguments_write_nothing(bucket: Bucket, arguments: list[str]) -> None:
     with pytest.raises(redis.ResponseError, match="BADARG slots_seed"):
-        bucket.ask("EVAL", lua_files.text(Script.SLOTS_SEED), 2, REGISTRY, A, *arguments)
+        bucket.ask("EVAL", lua_files.text(Script.SLOTS_SEED), 3, REGISTRY, INDEX, A, *arguments)
     assert bucket.everything() == {}

@@ -66,7 +66,13 @@ class House:
         """Return a new actor."""
         owner = b"owner%010d" % next(self.numbers)
         reply = self.call(
-            Script.ACTOR_OPEN, [self.keys.registries[bucket]], owner, b"", b"gen%02d" % bucket, b"test", 120
+            Script.ACTOR_OPEN,
+            [self.keys.registries[bucket], self.keys.index(bucket)],
+            owner,
+            b"",
+            b"gen%02d" % bucket,
+            b"test",
+            120,
         )
         assert isinstance(reply[1], bytes)
         return reply[1]
@@ -74,7 +80,7 @@ class House:
     def tell(self, bucket: int, actor: bytes, seq: int, totals: dict[bytes, int]) -> bytes:
         """The actor flushes these totals, by key; return what word was answered."""
         head = (actor, seq, 0, 0, len(totals), 0, 0, 0, 0, 0, 0, 0)
-        keys = [self.keys.registries[bucket], *totals]
+        keys = [self.keys.registries[bucket], self.keys.index(bucket), *totals]
         word = self.call(Script.SLOTS_MERGE, keys, *head, *totals.values())[0]
         assert isinstance(word, bytes)
         return word
@@ -112,9 +118,9 @@ class House:
         return sum(parse(each).value for each in fields)
 
     def fields(self) -> int:
-        """Return how many fields there are in all keys but the namespace's record."""
+        """Return how many fields there are in all keys but the namespace's record, and the indexes, which are empty."""
         found: list[bytes] = self.client.keys("{*")
-        return sum(int(self.client.hlen(key)) for key in found)
+        return sum(int(self.client.hlen(key)) for key in found if not key.endswith(b"}:x"))
 
     def hold_back(self) -> None:
         """Somebody has begun a pass just now, as far as others know: for a while none of them begins one."""

@@ -26,7 +26,7 @@ def test_a_gate_opens_for_the_number_that_was_asked_for(any_server: RealServer) 
     hand.writer.shards.learn(b"x", 2)
     hand.count(b"x", 1)
     request = on_its_way(hand)
-    assert list(request.command.keys[1:]) == [hand.key(b"x")]  # shard 0 alone, with the number of shards
+    assert list(request.command.keys[2:]) == [hand.key(b"x")]  # shard 0 alone, with the number of shards
     hand.writer.shards.learn(b"x", 8)
     hand.count(b"x", 10)
     hand.answer(request)
@@ -44,6 +44,18 @@ def test_a_gate_opens_for_the_number_that_was_asked_for(any_server: RealServer) 
         hand.go_on(each=nothing_is_missed)
     assert hand.writer.clean
     assert truth(any_server, ["x"]) == {b"x": 11}
+
+
+def test_who_writes_to_shard_0_tells_of_what_it_was_told(any_server: RealServer) -> None:
+    """By an option or a handle: others use them, though it does not itself. What Redis says need not be told again."""
+    hand = ByHand(any_server.client(), choice=16, shards=4)  # of 4, 8 and 16 shards it writes to 0
+    hand.writer.shards.ask(b"by a handle", 16)
+    hand.writer.shards.learn(b"learned", 8)
+    for name, told in {b"by an option": b"4", b"by a handle": b"16", b"learned": None}.items():
+        hand.count(name, 1)
+        hand.round()
+        assert hand.client.hget(hand.key(name), "k") == told, name
+    assert hand.writer.clean
 
 
 def test_a_refused_number_of_shards_is_tried_again(any_server: RealServer) -> None:

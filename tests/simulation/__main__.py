@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tests.simulation.campaign import Count, run_many, shortest, story, why_wrong
-from tests.simulation.plan import Plan, make_plan
+from tests.simulation import campaign
+from tests.simulation.campaign import Count, run_many
+from tests.simulation.regions import campaign as campaign_of_regions
 
 MOST_SHOWN = 5  # failures of which a schedule is printed
 
@@ -21,14 +23,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=0, help="the seed to begin with (default: %(default)s)")
     parser.add_argument("--seed", type=int, help="tell the story of this seed's schedule, shrunk if it goes wrong")
     parser.add_argument("--replay", type=Path, help="tell the story of the schedule in this file")
+    parser.add_argument("--regions", action="store_true", help="schedules of the exchange between regions")
     told = parser.parse_args(arguments)
+    kind: Any = campaign_of_regions if told.regions else campaign
     if told.seed is not None:
-        return _tell(make_plan(told.seed), shorten=True)
+        return _tell(kind, kind.make_plan(told.seed), shorten=True)
     if told.replay is not None:
-        return _tell(Plan.from_json(told.replay.read_text()), shorten=False)
-    count = _run(told.first, told.count)
+        return _tell(kind, kind.Plan.from_json(told.replay.read_text()), shorten=False)
+    count = _run(kind, told.first, told.count)
     for seed, what in sorted(count.wrong)[:MOST_SHOWN]:
-        print(f"seed {seed}: {what}\n{shortest(make_plan(seed)).to_json()}")
+        print(f"seed {seed}: {what}\n{kind.shortest(kind.make_plan(seed)).to_json()}")
     if count.wrong:
         print(
             f"wrong seeds: {', '.join(str(seed) for seed, _ in sorted(count.wrong))}; --seed N tells the story of one"
@@ -37,22 +41,22 @@ def main(arguments: list[str] | None = None) -> int:
     return bool(count.wrong)
 
 
-def _run(first: int, number: int) -> Count:
+def _run(kind: Any, first: int, number: int) -> Count:
     console = Console(stderr=True)
     if not console.is_terminal:
-        return run_many(first, number)
+        return run_many(first, number, run_some=kind.run_seeds)
     columns = (TextColumn("schedules"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=number)
-        return run_many(first, number, lambda done: bar.advance(task, done))
+        return run_many(first, number, lambda done: bar.advance(task, done), kind.run_seeds)
 
 
-def _tell(plan: Plan, *, shorten: bool) -> int:
-    wrong = why_wrong(plan) is not None
+def _tell(kind: Any, plan: Any, *, shorten: bool) -> int:
+    wrong = kind.why_wrong(plan) is not None
     if wrong and shorten:
-        plan = shortest(plan)
+        plan = kind.shortest(plan)
     print(plan.to_json())
-    for line in story(plan):
+    for line in kind.story(plan):
         print(line)
     return wrong
 

@@ -13,6 +13,8 @@ from tests.simulation.plan import Plan, make_plan
 from tests.simulation.shrink import shrink
 from tests.simulation.steps import run
 
+__all__ = ["BLOCK", "Count", "Plan", "Wrong", "make_plan", "run_many", "run_seeds", "shortest", "story", "why_wrong"]
+
 BLOCK = 50  # schedules that a worker takes at a time
 
 
@@ -67,13 +69,18 @@ def run_seeds(seeds: Iterable[int]) -> Count:
     return count
 
 
-def run_many(first: int, number: int, progress: Callable[[int], None] = lambda _: None) -> Count:
+def run_many(
+    first: int,
+    number: int,
+    progress: Callable[[int], None] = lambda _: None,
+    run_some: Callable[[Iterable[int]], Count] = run_seeds,
+) -> Count:
     """Run that many schedules from a seed on, over all cores. ``progress`` is told how many more are done."""
     total = Count()
     blocks = [range(at, min(at + BLOCK, first + number)) for at in range(first, first + number, BLOCK)]
     # Not forked: what runs here may have threads.
     with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn")) as pool:
-        for future in as_completed([pool.submit(run_seeds, block) for block in blocks]):
+        for future in as_completed([pool.submit(run_some, block) for block in blocks]):
             count = future.result()
             total.add(count)
             progress(count.schedules)

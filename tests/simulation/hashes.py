@@ -51,6 +51,8 @@ class Database:
             b"HLEN": self.hlen,
             b"EXISTS": self.exists,
             b"DEL": self.delete,
+            b"GET": self.get,
+            b"SET": self.set,
             b"TIME": self.time,
             b"TYPE": self.type,
             b"PTTL": self.pttl,
@@ -58,6 +60,7 @@ class Database:
             b"HSCAN": self.hscan,
             b"SCAN": self.scan,
             b"INFO": self.info,
+            b"ZADD": self.zadd,
         }
 
     # -- as a whole
@@ -137,6 +140,17 @@ class Database:
         self._to_write(key)[field] = b"%d" % total
         return total
 
+    def get(self, key: bytes) -> bytes | None:
+        found = self.keys.get(key)
+        if isinstance(found, dict):
+            raise Failure("WRONGTYPE Operation against a key holding the wrong kind of value")
+        return found
+
+    def set(self, key: bytes, value: bytes) -> str:
+        self.delete(key)
+        self.keys[key] = value
+        return "OK"
+
     def exists(self, *keys: bytes) -> int:
         return sum(key in self.keys for key in keys)
 
@@ -160,6 +174,8 @@ class Database:
         if key not in self.keys:
             return 0
         self.writes += 1
+        if int(at) <= int(self.clock() * 1000):  # a time in the past deletes
+            return self.delete(key)
         self.expiries[key] = int(at)
         return 1
 
@@ -180,6 +196,10 @@ class Database:
 
     def info(self, _section: bytes) -> bytes:
         return b"run_id:%d\r\nmaxmemory_policy:noeviction\r\n" % self.restored
+
+    def zadd(self, _key: bytes, *_pairs: bytes) -> int:
+        """What is made with a registry, and stays empty where there is one deployment."""
+        return 0
 
     def _hash(self, key: bytes) -> Hash:
         found = self.keys.get(key)

@@ -35,6 +35,8 @@ FAULTS = {
     "cleaned": 0.25,
     "short memory": 0.1,
     "expires": 0.15,
+    "narrowed": 0.25,
+    "taken away": 0.25,
 }
 """What a schedule may contain besides the network's faults, and how likely it does."""
 
@@ -44,6 +46,9 @@ FATES = {
     "r": "its reply is lost: the connection breaks after it was applied",
     "l": "it is lost: the connection breaks before it was applied",
     "w": "the connection breaks, and the command waits somewhere: it may arrive later",
+    "R": "as `r`, but only one server of a cluster breaks off: the round goes on with the others",
+    "L": "as `l`, but only one server of a cluster breaks off",
+    "W": "as `w`, but only one server of a cluster breaks off",
     "e": "Redis answers with an error and applies nothing (BUSY, OOM, READONLY)",
     "g": "it is applied, and what comes back is garbage",
     "s": "the process sends it, and does nothing more for now",
@@ -99,6 +104,8 @@ def make_plan(seed: int, steps: int = STEPS) -> Plan:
     """Return the schedule of a seed."""
     rng = random.Random(seed)
     faults = frozenset(fault for fault, likely in FAULTS.items() if rng.random() < likely)
+    if "narrowed" in faults:  # what takes away a shard, or shard 0 alone, takes away what was moved to it
+        faults -= {"registry lost", "deleted", "other type", "expires", "taken away"}
     processes = tuple(
         Options(
             shards=rng.choice([1, 1, 2, MOST_SHARDS]),
@@ -153,7 +160,9 @@ def _round(rng: random.Random) -> Step:
     if rng.random() < 0.5:
         return Step("round", (_any(rng),))
     return Step(
-        "round", (_any(rng),), "".join(rng.choices(".drlwegs", [30, 12, 14, 8, 14, 3, 2, 14], k=rng.randint(1, 4)))
+        "round",
+        (_any(rng),),
+        "".join(rng.choices(".drlwegsRLW", [30, 12, 10, 6, 10, 3, 2, 14, 4, 2, 4], k=rng.randint(1, 4))),
     )
 
 
@@ -215,7 +224,65 @@ def _flushed(rng: random.Random, _faults: frozenset[str]) -> list[Step]:
     return [*steps, Step("read", (who, 7), "a"), Step("read", (who, 7))]
 
 
-MOTIFS = (_overtaken, _half_told, _flushed)
+def _widened_again(rng: random.Random, faults: frozenset[str]) -> list[Step]:
+    """A counter gets fewer shards while somebody sleeps who still knows of more; then he counts there."""
+    if "narrowed" not in faults:
+        return []
+    who, name, number = _any(rng), rng.randrange(len(NAMES)), _any(rng)
+    steps = [Step("declare", (who, name, rng.choice([2, MOST_SHARDS])))] if rng.random() < 0.5 else []
+    steps += [Step("count", (who, name, rng.randint(1, 5))), Step("round", (who,)), Step("round", (who,))]
+    if rng.random() < 0.5:
+        steps += [Step("grow", (who, name, MOST_SHARDS)), Step("count", (who, name, 3)), Step("round", (who,))]
+    steps += [Step("round", (who,)), *[Step("reap", (_any(rng),)) for _ in range(3)]]
+    steps += [Step("pass", (rng.choice([100, 60_000]),)), Step("narrow", (name, rng.randint(1, 2)))]
+    for _ in range(rng.randint(2, 4)):
+        steps += [Step("narrow on", (number, rng.choice([1, 2, 3, 4, 5, 9, 9])))] * rng.randint(1, 3)
+        lost = Step("fail over one", (rng.randrange(BUCKETS), rng.randint(1, 3)))
+        steps += rng.choice([[], [Step("narrow late", (number,))], [lost], _taken_back(rng, faults)])
+        if rng.random() < 0.3:
+            steps += [Step(rng.choice(["declare", "grow"]), (_any(rng), name, MOST_SHARDS))]
+        steps += [Step("pass", (rng.choice([100, 12_000, 60_000]),)), Step("count", (who, name, 1))]
+        steps += [Step("round", (who,), rng.choice(["", "", "..d", "w", "s", "r", "ddd"]))] * rng.randint(0, 2)
+        steps += [Step("read", (_any(rng), 7))]
+    return steps
+
+
+def _nearly_forgotten(rng: random.Random, faults: frozenset[str]) -> list[Step]:
+    """Records are to be forgotten after a walk, and one is as old whose actor was not folded."""
+    if "cleaned" not in faults or "registry lost" in faults:
+        return []
+    steps = [Step("count", (_any(rng), rng.randrange(len(NAMES)), 1)), Step("round", (_any(rng),))] * 2
+    steps += [Step("reap", (_any(rng),)), Step("reap", (_any(rng),)), Step("fold", (_any(rng), rng.choice([0, 1, 15])))]
+    steps += [Step("pass", (12_000,)), Step("keep house", (_any(rng), rng.choice([12, 100])))]
+    steps += [Step("pass", (rng.choice([25_000, 60_000]),)), Step("pass", (60_000,)), Step("pass", (25_000,))]
+    return [*steps, Step("clean", (_any(rng),)), Step("clean", (_any(rng),))]
+
+
+def _taken_from_all(rng: random.Random, faults: frozenset[str]) -> list[Step]:
+    """A counter in several shards is reset, or deleted, with flushes on their way, and again when more was counted."""
+    if "taken away" not in faults:
+        return []
+    name, steps = rng.randrange(len(NAMES)), [Step("grow", (_any(rng), rng.randrange(len(NAMES)), MOST_SHARDS))]
+    for _ in range(rng.randint(1, 2)):
+        for who in (_any(rng), _any(rng)):
+            steps += [Step("declare", (who, name, MOST_SHARDS))] if rng.random() < 0.5 else []
+            steps += [
+                Step("count", (who, name, rng.randint(1, 9))),
+                Step("round", (who,), rng.choice(["", "", "r", "s"])),
+            ]
+            steps += [
+                Step("count", (who, name, rng.choice([1, -3]))),
+                Step("round", (who,), rng.choice(["", "d", "w"])),
+            ]
+        steps += [Step("take away", (_any(rng), name, rng.randint(0, 1)))] * rng.randint(1, 2)
+        for _ in range(rng.randint(2, 4)):
+            steps += [Step("take on", (_any(rng), rng.choice([1, 2, 3, 9])))]
+            steps += rng.choice([[], [], [Step("take late", (_any(rng),))], [Step("late", (_any(rng),))]])
+        steps += [Step("take on", (0, 9))] * 3 + _taken_back(rng, faults) + [Step("read", (_any(rng), 7))]
+    return steps
+
+
+MOTIFS = (_overtaken, _half_told, _flushed, _widened_again, _nearly_forgotten, _taken_from_all)
 """Sequences in which much can go wrong, put in between here and there."""
 
 KINDS = (
@@ -231,6 +298,12 @@ KINDS = (
     Kind(2, _one("absorb")),
     Kind(2, _one("flush")),
     Kind(1, lambda rng: Step("declare", (_any(rng), rng.randrange(len(NAMES)), rng.randint(2, MOST_SHARDS)))),
+    Kind(2, lambda rng: Step("grow", (_any(rng), rng.randrange(len(NAMES)), rng.randint(2, MOST_SHARDS)))),
+    Kind(5, lambda rng: Step("narrow", (rng.randrange(len(NAMES)), rng.randint(1, MOST_SHARDS - 1))), "narrowed"),
+    Kind(30, lambda rng: Step("narrow on", (_any(rng), rng.randint(1, 9))), "narrowed"),
+    Kind(3, _one("narrow late"), "narrowed"),
+    Kind(2, _one("stop narrowing"), "narrowed"),
+    Kind(2, lambda rng: Step("fail over one", (rng.randrange(BUCKETS), rng.randint(1, 6))), "narrowed"),
     Kind(2, lambda _rng: Step("forget scripts")),
     Kind(3, _one("freeze")),
     Kind(2, lambda _rng: Step("thaw")),
@@ -245,6 +318,10 @@ KINDS = (
     Kind(3, lambda rng: Step("delete", (rng.randrange(len(NAMES)), rng.choice([15, 15, 1, 2, 3, 4]))), "deleted"),
     Kind(2, lambda rng: Step("squat", (rng.randrange(len(NAMES)), rng.randrange(2))), "other type"),
     Kind(2, lambda _rng: Step("unsquat"), "other type"),
+    Kind(4, lambda rng: Step("take away", (_any(rng), rng.randrange(len(NAMES)), rng.randint(0, 1))), "taken away"),
+    Kind(20, lambda rng: Step("take on", (_any(rng), rng.choice([1, 2, 3, 9]))), "taken away"),
+    Kind(3, _one("take late"), "taken away"),
+    Kind(2, _one("stop taking"), "taken away"),
     Kind(2, _one("kill"), "killed"),
     Kind(1, _one("journal fails"), "killed"),
     Kind(2, _one("fork"), "forked"),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from redis_counters.errors import CounterError, Unavailable
 from redis_counters.events import EventKind
 from redis_counters.protocol.buffer import Buffer
-from redis_counters.protocol.commands import Argument, Command, ErrorReply, Script
+from redis_counters.protocol.commands import Argument, Command, ErrorReply, NoAnswer, Script
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.goal import Goal
 from redis_counters.protocol.orphans import Orphan
@@ -20,7 +20,7 @@ from redis_counters.protocol.settings import make_settings
 from redis_counters.protocol.slots import Kind
 from tests.simulation.ledger import Account, Violation
 from tests.simulation.memory import Journal
-from tests.simulation.plan import ALWAYS, BUCKETS, EXPIRING, GROWING, WINDOW, Options
+from tests.simulation.plan import ALWAYS, BUCKETS, EXPIRING, GROWING, NAMES, WINDOW, Options
 from tests.simulation.reading import Reading
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ class Process:
         self.sent = 0
         self.folded: set[Argument] = set()  # actors that it has folded itself
         self.told = 0  # uncertainties in events
+        self.moved_on = False  # an actor of it was found folded
         self.goals: list[tuple[Goal, dict[Account, int]]] = []
         self.issued: Counter[bytes] = Counter()  # of the counters that only grow
         self.reading = Reading(self)
@@ -137,6 +138,13 @@ class Process:
             self.core.buffer.ones.append(name.decode())
         elif not self.core.add(name, amount):
             self.core.add_large(name, amount)
+        return True
+
+    def grow(self, name: int, shards: int) -> bool:
+        """A counter that the process counts in gets more shards, as one that is written to often does."""
+        if self.closing or self.orphan is not None or (NAMES[name] == EXPIRING and not self.expires):
+            return False
+        self.core.writer.raise_shards(NAMES[name], shards)
         return True
 
     def pending(self, key: bytes, name: bytes) -> dict[Account, int]:
@@ -215,6 +223,8 @@ class Process:
         for flight in list(self.flights)[:count]:
             if flight.executed:
                 continue
+            if flight.fate in "LW":
+                continue
             if flight.fate in "lw":
                 return  # what comes after it on this connection does not arrive either
             self._execute(flight)
@@ -235,6 +245,11 @@ class Process:
         flight = self.flights[0]
         if flight.fate in "lw":
             return False
+        if flight.fate in "RLW":
+            self.flights.popleft()
+            self._lose(flight)
+            self.answer = NoAnswer(Unavailable("a server of the cluster broke off"))
+            return True
         if not flight.executed:
             self._execute(flight)
         if flight.fate == "r":
@@ -251,6 +266,7 @@ class Process:
         """Return the next step. What the process reports as uncertain by the way may be missing in the end."""
         answer, self.answer = self.answer, None
         word = answer[0] if isinstance(answer, list) and answer else None
+        self.moved_on = self.moved_on or word == b"FOLDED"
         if word not in (b"GONE", b"FOLDED", b"UNKNOWN"):
             try:
                 return steps.send(answer)
@@ -293,13 +309,17 @@ class Process:
         assert steps is not None
         steps.close()
         for flight in flights:
-            if flight.executed or flight.fate == "l":
-                continue
-            if flight.fate == "r":
-                self._execute(flight)
-            else:
-                self.world.keep_late(self.number, flight.command)
+            self._lose(flight)
         self.core.failed(error)
+
+    def _lose(self, flight: Flight) -> None:
+        """Its answer does not come; it may have arrived, or may still do so."""
+        if flight.executed or flight.fate in "lL":
+            return
+        if flight.fate in "rR":
+            self._execute(flight)
+        else:
+            self.world.keep_late(self.number, flight.command)
 
     def die(self) -> None:
         """The process is gone, in order or not; what it had sent may still arrive."""
@@ -330,6 +350,10 @@ class Process:
             return
         if "other type" in faults:  # what is refused has not arrived, and need not stay
             return
+        if self.core.writer.uncertain:  # what is told as uncertain need not stay either
+            return
+        if self.moved_on:  # who is folded was closed for longer than a fail-over reaches, with all that counts as told
+            return
         ends = self.orphan is not None and not self.closing and self.core.writer.closed
         if ends and self.flushed and self.world.now - self.flushed_at < WINDOW:
             raise Violation(f"process {self.number} has told a journal and ends, before it is sure to stay told")
@@ -345,7 +369,7 @@ class Process:
             for account, amount in issued.items():
                 if account[1] in ledger.expired:
                     continue
-                least = amount - ledger.removed[account] - ledger.lost[account]
+                least = amount - ledger.removed[account] - ledger.lost[account] - ledger.all_taken[account]
                 if ledger.totals[account] < least:
                     raise Violation(
                         f"flush() was over with {ledger.totals[account]} in Redis of {amount} for {account}"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from redis_counters.errors import CounterError, Unavailable
-from redis_counters.protocol.commands import Command
-from redis_counters.protocol.reads import Asks, Reads, Ticket
+from redis_counters.protocol.cached_reads import Ticket
+from redis_counters.protocol.commands import Command, sent
+from redis_counters.protocol.reads import Asks, Reads
 from redis_counters.protocol.values import CounterValue
 from tests.simulation.ledger import Violation
 from tests.simulation.plan import GROWING
@@ -77,6 +78,7 @@ class Reading:
             self._go_on(self.fetches.pop(which % len(self.fetches)))
 
     def _ask(self, fetch: Fetch) -> None:
+        sent(fetch.commands)
         fetch.answers.extend(self.world.ask(command) for command in fetch.commands)
 
     def _go_on(self, fetch: Fetch) -> None:
@@ -107,7 +109,7 @@ class Reading:
         for name, value in values.items():
             self.values += 1
             world.check_bound(name, value)
-            if name not in GROWING or "deleted" in world.plan.faults or "other type" in world.plan.faults:
+            if name not in GROWING or not world.plan.faults.isdisjoint(("deleted", "other type", "taken away")):
                 continue
             issued = process.issued[name]
             if process.core.writer.uncertain:  # it may count too little by now, and has said so

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from redis_counters.protocol import history
 from redis_counters.protocol.commands import Script
 from redis_counters.protocol.keys import meta_key
-from tests.simulation import janitor
+from tests.simulation import janitor, narrowing, taking
 from tests.simulation.ending import end
 from tests.simulation.plan import BUCKETS, MOST_SHARDS, NAMES, Plan, Step
 from tests.simulation.process import Process
@@ -147,6 +147,11 @@ def _late(world: World, which: int) -> bool:
     return True
 
 
+def _fail_over_one(world: World, bucket: int, lost: int) -> bool:
+    """The node of one bucket fails over, the others do not. (Only where fail-overs are among the faults.)"""
+    return "fail-over" in world.plan.faults and world.fail_over_one(bucket, lost)
+
+
 def _trouble(world: World, milliseconds: int) -> None:
     """For so long, Redis answers nothing but errors, and applies nothing."""
     world.trouble_until = world.now + milliseconds / 1000
@@ -190,7 +195,7 @@ def _squat(world: World, name: int, shard: int) -> None:
 
 def _unsquat(world: World) -> None:
     world.squatted.clear()
-    world.database.delete(*(key for key, value in world.database.keys.items() if not isinstance(value, dict)))
+    world.database.delete(*(key for key, value in world.database.keys.items() if value == b"not a hash"))
     world.keep()
 
 
@@ -204,6 +209,15 @@ STEPS: dict[str, Do] = {
     "absorb": _of_process(lambda process: process.core.writer.absorb()),
     "flush": _of_process(Process.flush),
     "declare": _of_process(lambda process, name, shards: process.core.declare(NAMES[name], shards)),
+    "grow": _of_process(Process.grow),
+    "narrow": narrowing.begin,
+    "narrow on": narrowing.go_on,
+    "narrow late": narrowing.doubled,
+    "stop narrowing": narrowing.stop,
+    "take away": _of_process(taking.begin),
+    "take on": taking.go_on,
+    "take late": taking.doubled,
+    "stop taking": taking.stop,
     "close": _of_process(Process.close),
     "kill": _of_process(_kill),
     "fork": _of_process(_fork),
@@ -214,6 +228,7 @@ STEPS: dict[str, Do] = {
     "late": _late,
     "forget scripts": _forget_scripts,
     "fail over": World.fail_over,
+    "fail over one": _fail_over_one,
     "trouble": _trouble,
     "night": _of_process(janitor.night),
     "reap": janitor.reap,

@@ -20,6 +20,9 @@ RULES = (
     (60613, Break("", "reads:Reads.fetch", "if doubts and (", "if doubts and attempts < 1 and (")),
     (124292, Break("", "actor:Actor._acknowledge", "self._keep_applied(self.known_applied)", "pass")),
     (124292, Break("", "bucket:Bucket.keep_house", "and proved and not actor.healing", "and proved")),
+    (503015, Break("", "reads:Reads._take", "and not _counted_apart(name, raws, told)", "")),
+    (719613, Break("", "orphans:_actor", "unsure, head.behind", "unsure, False")),
+    (939721, Break("", "writer:Writer._move_on", "gone and actor.healing and", "False and")),
     (174658, Break("", "writer:Writer._move_on", "(gone or actor.behind)", "gone")),
 )
 """What mends some of them: without it they go wrong again."""

@@ -12,14 +12,17 @@ from redis_counters.protocol.keys import KeySpace, name_of, shard_of
 from redis_counters.protocol.orphans import Orphan, revive
 from redis_counters.protocol.reads import Reads
 from tests.simulation.hashes import Value
-from tests.simulation.ledger import Account, Entry, Ledger, Violation
+from tests.simulation.ledger import Account, Entry, Ledger, Violation, whole
 from tests.simulation.memory import Journal
+from tests.simulation.narrowing import Narrowing
 from tests.simulation.plan import BUCKETS, EXPIRES, EXPIRING, LATEST, NAMES, WINDOW, Options, Plan
 from tests.simulation.process import Process
 from tests.simulation.server import LuaServer
+from tests.simulation.taking import Taking
 
 BEGINNING = 1_000_000.0  # seconds, on every clock
 NOBODY = -1  # who sends what janitors send
+RESHARDING = (Script.NARROW_OPEN, Script.SHARD_SEAL, Script.SHARD_UNSEAL, Script.NARROW_APPLY, Script.SHARDS_WIDEN)
 
 
 Flush = tuple[Argument, Argument]  # an actor and a number
@@ -40,6 +43,7 @@ class State(NamedTuple):
     keys: dict[bytes, Value]
     expiries: dict[bytes, int]
     there: dict[Entry, int]
+    taken: dict[Entry, int]
 
 
 class World:
@@ -55,7 +59,7 @@ class World:
         self.database = self.server.database
         self.space = KeySpace(b"t", BUCKETS)
         self.ledger = Ledger(deleted_stays=plan.faults.isdisjoint(("fail-over", "registry lost", "killed")))
-        self.history: list[State] = [State(self.now, {}, {}, {})]
+        self.history: list[State] = [State(self.now, {}, {}, {}, {})]
         self.late: list[Late] = []
         self.trouble_until = 0.0
         self.expires_at = BEGINNING + EXPIRES[plan.seed % len(EXPIRES)] if "expires" in plan.faults else None
@@ -72,6 +76,8 @@ class World:
         self.streams = 0  # of chance, for tellers of orphans
         self.happened: Counter[str] = Counter()
         self.all: list[Process] = []
+        self.narrowings: list[Narrowing] = []
+        self.takings: list[Taking] = []
         self.numbers = 0
         self.processes = [self.new_process(options) for options in plan.processes]
 
@@ -88,6 +94,9 @@ class World:
             for account in set[Account]().union(*self.refused.values()):
                 if account[0] == killed.number:
                     self.ledger.lost[account] = self.ledger.issued[account]
+        for kept in killed.journal.stored.actors.values():  # what it had heard, and had not yet kept, nobody has heard
+            head = kept.head
+            self.heard -= {flush for flush in self.heard if flush[0] == head.id and int(flush[1]) > head.base}
         self.streams += 1
         teller = Process(self, killed.number, killed.options, None, self.streams)
         teller.journal, teller.issued = Journal(teller, killed.journal.stored), killed.issued
@@ -114,6 +123,8 @@ class World:
         self.expire()
         writes, before = database.writes, {key: database.keys.get(key) for key in command.keys[1:]}
         recorded = self._recorded(command)
+        resharded = name_of(command.keys[-1]) if command.script in RESHARDING else None
+        counted = whole(database.keys, resharded) if resharded is not None else None
         answer = self.server.run(command, text=text)
         if self.tell is not None:
             self.tell("    " + _told(process, command, answer))
@@ -122,16 +133,32 @@ class World:
                 new = database.keys.get(key)
                 if new is old:
                     continue
+                if resharded is not None:
+                    continue
                 if command.script is Script.SLOTS_FOLD:
                     self.ledger.folded(key, old, new)
+                elif command.script is Script.SHARD_RESET and command.args[0] == 1:
+                    self.ledger.deleted(key, self._pending(key))
+                elif command.script is Script.SHARD_RESET:
+                    self.ledger.take(key, new)
                 else:
                     self.ledger.merged(process, key, old, new)
-                    self._check_published(key)
+            if resharded is not None and whole(database.keys, resharded) != counted:
+                raise Violation(
+                    f"{_told(process, command, answer)} turned {counted} into {whole(database.keys, resharded)}"
+                )
+            self._check_published()
+            if resharded is not None and resharded not in self.narrowed | self.unpublished:
+                told = int(self.database.fields(self.space.shard_key(resharded, 0)[1]).get(b"k", b"1"))
+                if whole(database.keys, resharded, told) != counted:
+                    raise Violation(f"after {_told(process, command, answer)} not all is in {told} shards")
+            if command.script is Script.SHARD_UNSEAL:
+                self.happened["unsealed"] += 1
             if self._recorded(command) <= recorded and command.script is Script.SLOTS_MERGE:
                 raise Violation(f"{recorded} was recorded, and after {_told(process, command, answer)} no more")
             self.keep()
             if command.script is Script.SLOTS_MERGE and isinstance(answer, list) and len(answer) > 2:
-                keys = [command.keys[item] for item in answer[2::2]]
+                keys = [command.keys[item + 1] for item in answer[2::2]]
                 self.refused[_flush(command)] = {(process, name_of(k), sign) for k in keys for sign in (b"+", b"-")}
         return answer
 
@@ -148,13 +175,16 @@ class World:
         record = self.database.fields(command.keys[0]).get(_flush(command)[0])  # type: ignore[arg-type]  # bytes
         return -1 if record is None else int(record.split(b" ")[1])
 
-    def _check_published(self, key: bytes) -> None:
-        """No shard is written that a reader would not look for."""
-        name, shard = name_of(key), shard_of(key)
-        if shard and name not in self.narrowed | self.unpublished:
-            width = int(self.database.fields(self.space.shard_key(name, 0)[1]).get(b"k", b"1"))
-            if width <= shard:
-                raise Violation(f"{key!r} is written, and shard 0 tells of {width}")
+    def _check_published(self) -> None:
+        """There is no shard that a reader would not look for, but for sealed ones, which have been moved."""
+        for key, value in self.database.keys.items():
+            if b":c:" not in key or not isinstance(value, dict) or not shard_of(key):
+                continue
+            name = name_of(key)
+            if name not in self.narrowed | self.unpublished:
+                width = int(self.database.fields(self.space.shard_key(name, 0)[1]).get(b"k", b"1"))
+                if width <= shard_of(key):
+                    raise Violation(f"{key!r} is there, and shard 0 tells of {width}")
 
     def has_heard(self, command: Command) -> None:
         """The owner has the answer to a flush of his actor; those before it were told again in it, or were answered."""
@@ -171,7 +201,8 @@ class World:
     def keep(self) -> None:
         """The server's state now is one that a fail-over may come back to."""
         database = self.database
-        self.history.append(State(self.now, database.snapshot(), dict(database.expiries), dict(self.ledger.there)))
+        there, taken = dict(self.ledger.there), dict(self.ledger.taken)
+        self.history.append(State(self.now, database.snapshot(), dict(database.expiries), there, taken))
         while self.now - self.history[1].time > 2 * WINDOW:
             del self.history[0]
 
@@ -181,29 +212,63 @@ class World:
         while count < lost and len(self.history) > 1 and self.now - self.history[-1].time < WINDOW:
             self.history.pop()
             count += 1
-        if not count:
-            return False
-        state, widths = self.history[-1], self._widths()
+        return bool(count) and self._fall_back(self.history[-1].time)
+
+    def _fall_back(self, since: float) -> bool:
+        """The server holds the last state of the history; what was lost had come since then."""
+        state, widths = self.history[-1], self._told_widths()
         for when, gained, widened in self.put_back:  # its owner may have seen it there, and gone: see "Limits"
-            if when >= state.time:
+            if when >= since:
                 self.ledger.lost.update(gained)
                 self.unpublished |= widened
         self.database.restore(state.keys, state.expiries)
-        going = {p.number for p in self.all if not p.dead and not p.closing and not p.forgetful}
+        staying = (p for p in self.all if not (p.dead or p.closing or p.of_a_closing_one or p.forgetful))
+        going = {p.number for p in staying}
         ended = {p.number for p in self.all} - going
-        self.ledger.rolled_back(state.there, ended)
+        self.ledger.rolled_back(state.there, state.taken, ended)
         # What processes that ended told of the number of shards, nobody may tell again.
-        self.narrowed.update(name for name, width in self._widths().items() if width != widths[name])
+        self.narrowed.update(name for name, width in self._told_widths().items() if width != widths[name])
         if ended:
             self.unpublished |= self.narrowed
         self.server.known.clear()
         self.fall_backs += 1
         self.fell_back_at = self.now
+        self._check_published()
         return True
+
+    def fail_over_one(self, bucket: int, lost: int) -> bool:
+        """As `fail_over`, of the node of one bucket; what happened in the others stays."""
+        mine = b"{t:%d}" % bucket
+        states = self.history
+        first = len(states) - 1
+        count = 0
+        while count < lost and first > 0 and self.now - states[first].time < WINDOW:
+            first -= 1
+            count += 1
+        if not count:
+            return False
+        target = states[first]
+        for n in range(first + 1, len(states)):
+            states[n] = State(
+                states[n].time,
+                {
+                    **{key: value for key, value in states[n].keys.items() if not key.startswith(mine)},
+                    **{key: value for key, value in target.keys.items() if key.startswith(mine)},
+                },
+                {},
+                _of_two(states[n].there, target.there, mine),
+                _of_two(states[n].taken, target.taken, mine),
+            )
+        return self._fall_back(target.time)
 
     def _widths(self) -> dict[bytes, bytes | None]:
         """Return the numbers of shards that shards 0 tell of."""
         return {name: self.database.fields(self.space.shard_key(name, 0)[1]).get(b"k") for name in NAMES}
+
+    def _told_widths(self) -> dict[bytes, list[bytes | None]]:
+        """As `_widths`, and the narrowings that telling it has made void."""
+        shards0 = {name: self.database.fields(self.space.shard_key(name, 0)[1]) for name in NAMES}
+        return {name: [fields.get(b"k"), fields.get(b"z")] for name, fields in shards0.items()}
 
     def expire(self) -> None:
         """Of a counter whose time is over nothing is there any more, and no key of it is without that time."""
@@ -226,10 +291,14 @@ class World:
         """The shard is about to be gone; it is written down what may be missing for that."""
         if key == self.space.shard_key(name, 0)[1]:
             self.unpublished.add(name)
+        self.ledger.deleted(key, self._pending(key))
+
+    def _pending(self, key: bytes) -> dict[Account, int]:
+        """Return what of a shard may be there without its processes knowing it."""
         pending: dict[Account, int] = {}
         for process in self.all:
-            pending.update(process.pending(key, name))
-        self.ledger.deleted(key, pending)
+            pending.update(process.pending(key, name_of(key)))
+        return pending
 
     def records(self) -> list[tuple[bytes, bytes, bytes]]:
         """Return (registry, actor, record) of every actor."""
@@ -298,3 +367,9 @@ def _told(process: int, command: Command, answer: object) -> str:
     words = [part if isinstance(part, bytes) else b"%d" % part for part in (*command.keys, *command.args)]
     shown = answer.text if isinstance(answer, ErrorReply) else answer
     return f"process {process}: {what} {b' '.join(words).decode('utf-8', 'replace')} -> {shown}"
+
+
+def _of_two(others: dict[Entry, int], mine: dict[Entry, int], prefix: bytes) -> dict[Entry, int]:
+    """Return what one state has of the keys with this prefix, and another one of all others."""
+    kept = {entry: amount for entry, amount in others.items() if not entry[0].startswith(prefix)}
+    return kept | {entry: amount for entry, amount in mine.items() if entry[0].startswith(prefix)}

@@ -122,7 +122,7 @@ def test_what_is_not_installed(missing: str) -> None:
     done = subprocess.run(["python", "-c", code], executable=COMMAND[0], capture_output=True, env=environment(None))
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr.decode() == (
-        f"redis-counters: demo --web needs an extra ({missing} is missing): pip install 'redis-counters[web]'\n"
+        f"redis-counters: demo --web needs redis-counters with the extra `web` ({missing} is missing)\n"
     )
 
 

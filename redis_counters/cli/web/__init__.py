@@ -19,6 +19,4 @@ def check_installed() -> None:
         import jinja2  # noqa: F401
         import uvicorn  # noqa: F401
     except ModuleNotFoundError as error:
-        raise UsageError(
-            f"demo --web needs an extra ({error.name} is missing): pip install 'redis-counters[web]'"
-        ) from None
+        raise UsageError(f"demo --web needs redis-counters with the extra `web` ({error.name} is missing)") from None

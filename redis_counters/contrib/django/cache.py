@@ -20,7 +20,8 @@ from redis_counters.errors import Unavailable
 __all__ = ["CounterCache"]
 
 _NOT_SET = "a counter is not set, but counted: use incr and decr here, and another cache for what is to be cached"
-_NOT_GONE = "a counter does not expire and is not deleted: use another cache for what is to be cached"
+_NO_END = "a counter does not expire by its cache: use another cache for what is to be cached"
+_NOT_ALL = "counters are deleted one by one: nobody knows here which there are"
 
 
 def plain_key(key: str, prefix: str, version: object) -> str:
@@ -31,7 +32,8 @@ def plain_key(key: str, prefix: str, version: object) -> str:
 class CounterCache(BaseCache):  # type: ignore[misc]  # Django has no types
     """The counters of the setting REDIS_COUNTERS. Keys are names, unless KEY_PREFIX, VERSION, KEY_FUNCTION say else.
 
-    Every key is there: one that was never counted is 0.
+    Every key is there: one that was never counted is 0. What makes no sense for a counter (`set`, `touch`, `clear`,
+    `add` of anything but 0) raises NotImplementedError, as Django's base class does for what a cache does not offer.
     """
 
     def __init__(self, location: str, params: Mapping[str, Any]) -> None:
@@ -92,13 +94,17 @@ class CounterCache(BaseCache):  # type: ignore[misc]  # Django has no types
         raise NotImplementedError(_NOT_SET)
 
     def touch(self, key: str, timeout: object = None, version: int | None = None) -> NoReturn:
-        raise NotImplementedError(_NOT_GONE)
+        raise NotImplementedError(_NO_END)
 
-    def delete(self, key: str, version: int | None = None) -> NoReturn:
-        raise NotImplementedError(_NOT_GONE)
+    def delete(self, key: str, version: int | None = None) -> bool:
+        """The counter is 0, and its keys are gone; return whether it was another value. Raises as `Counters.delete`."""
+        return counters.delete(self.make_key(key, version)) != 0
+
+    async def adelete(self, key: str, version: int | None = None) -> bool:
+        return await sync_to_async(self.delete, thread_sensitive=True)(key, version)
 
     def clear(self) -> NoReturn:
-        raise NotImplementedError(_NOT_GONE)
+        raise NotImplementedError(_NOT_ALL)
 
 
 def last_known(name: str) -> int | None:

@@ -9,6 +9,7 @@ from django.core.checks import CheckMessage, Error
 from django.core.exceptions import ImproperlyConfigured
 
 from redis_counters.contrib.django.config import SETTING, url_and_options
+from redis_counters.contrib.where import opened, url_or_default
 from redis_counters.counters import Counters
 from redis_counters.errors import UsageError
 
@@ -17,11 +18,11 @@ def check_settings(**_wanted: Any) -> list[CheckMessage]:
     """Return what is wrong with the setting REDIS_COUNTERS."""
     try:
         url, options = url_and_options()
-        if urlsplit(url).scheme == "embedded":  # making one starts a server
+        if urlsplit(url_or_default(url)).scheme == "embedded":  # making one starts a server
             url = "redis://localhost"
         for option in ("journal", "journal_mode"):  # making one makes a file
             options.pop(option, None)
-        Counters.from_url(url, **options).close(timeout=0)
+        opened(Counters.from_url, url, options).close(timeout=0)
     except ImproperlyConfigured as error:
         return [Error(str(error), id="redis_counters.E001")]
     except (TypeError, UsageError) as error:

@@ -8,6 +8,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from redis_counters.contrib.django.config import SETTING, url_and_options
 from redis_counters.contrib.forwarding import Lazy
+from redis_counters.contrib.where import opened
 from redis_counters.counters import Counters
 from redis_counters.errors import UsageError
 
@@ -16,7 +17,7 @@ def make() -> Counters:
     """Return a client as the settings say. Raises ImproperlyConfigured; Unavailable for an embedded server."""
     url, options = url_and_options()
     try:
-        return Counters.from_url(url, **options)
+        return opened(Counters.from_url, url, options)
     except (TypeError, UsageError) as error:
         raise ImproperlyConfigured(f"{SETTING}: {error}") from error
 

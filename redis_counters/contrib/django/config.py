@@ -8,12 +8,10 @@ from typing import Any
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-from redis_counters.contrib.where import url_or_default
-
 SETTING = "REDIS_COUNTERS"
 
 
-def url_and_options() -> tuple[str, dict[str, Any]]:
+def url_and_options() -> tuple[str | None, dict[str, Any]]:
     """Return what the settings say. Raises ImproperlyConfigured."""
     setting = getattr(settings, SETTING, {})
     if not isinstance(setting, Mapping):
@@ -23,4 +21,4 @@ def url_and_options() -> tuple[str, dict[str, Any]]:
     options = setting.get("OPTIONS", {})
     if not isinstance(options, Mapping):
         raise ImproperlyConfigured(f"{SETTING}['OPTIONS'] must be a dict")
-    return url_or_default(setting.get("URL")), dict(options)
+    return setting.get("URL"), dict(options)

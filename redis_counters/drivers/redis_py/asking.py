@@ -23,19 +23,20 @@ from redis_counters.drivers.redis_py.clients import (
     no_half_open_asyncio,
     take_connection,
 )
-from redis_counters.drivers.redis_py.errors import error_reply, misled, translate
+from redis_counters.drivers.redis_py.errors import misled, reply_to_one, translate
+from redis_counters.drivers.redis_py.hashes import Hashes, answers_of, keys_of
 from redis_counters.drivers.redis_py.lanes import AsyncioLane
 from redis_counters.drivers.redis_py.wire import packed, undecoded, words
-from redis_counters.protocol.commands import Command, ErrorReply
+from redis_counters.protocol.commands import Command, ErrorReply, sent
 
 MANY_KEYS = 20  # of a command that is packed by us: redis.asyncio does it argument by argument, in Python
 
 
-def ask(client: Client, commands: Sequence[Command]) -> list[object]:
+def ask(client: Client, commands: Sequence[Command], hashes: Hashes) -> list[object]:
     """Return the answers to commands that only read (or may be repeated), in order. Raises our errors."""
     try:
         try:
-            return _ask_at_once(client.connection_pool, commands)
+            return _ask_at_once(client.connection_pool, commands, hashes)
         except exceptions.ConnectionError:
             pass  # a traceback of what follows need not tell of it
         return [_ask_one(client, command) for command in commands]
@@ -43,14 +44,19 @@ def ask(client: Client, commands: Sequence[Command]) -> list[object]:
         raise translate(error) or error from error
 
 
-def _ask_at_once(pool: Pool, commands: Sequence[Command]) -> list[object]:
+def _ask_at_once(pool: Pool, commands: Sequence[Command], hashes: Hashes) -> list[object]:
     connection = take_connection(pool)
     whole = False
     try:
+        keys = keys_of(commands)
+        if keys is not None and (found := hashes.ask(connection, keys, commands)) is not None:
+            whole = True
+            return answers_of(commands, found)
         answers = _exchange(connection, commands, text=False)
-        lost = [n for n, answer in enumerate(answers) if isinstance(answer, ErrorReply) and answer.code == "NOSCRIPT"]
-        for n, answer in zip(lost, _exchange(connection, [commands[n] for n in lost], text=True), strict=True):
-            answers[n] = answer
+        if any(isinstance(answer, ErrorReply) for answer in answers):
+            lost = [n for n, a in enumerate(answers) if isinstance(a, ErrorReply) and a.code == "NOSCRIPT"]
+            for n, answer in zip(lost, _exchange(connection, [commands[n] for n in lost], text=True), strict=True):
+                answers[n] = answer
         whole = not any(map(misled, answers))
     finally:
         if not whole:  # an answer may still come, and is nobody else's; or it is the wrong server
@@ -63,6 +69,7 @@ def _exchange(connection: Connection, commands: Sequence[Command], *, text: bool
     """All commands are sent before the first answer is read."""
     for command in commands:
         connection.send_packed_command(packed(connection, command, text=text), check_health=command is commands[0])
+    sent(commands)
     answers: list[object] = []
     for _ in commands:
         try:
@@ -70,7 +77,7 @@ def _exchange(connection: Connection, commands: Sequence[Command], *, text: bool
         except exceptions.ConnectionError:  # some of them are errors of Redis too, as LOADING is
             raise
         except exceptions.ResponseError as error:
-            answers.append(error_reply(error))
+            answers.append(reply_to_one(error))
     return answers
 
 
@@ -81,7 +88,7 @@ def _ask_one(client: Client, command: Command) -> object:
             with no_half_open(client.connection_pool):
                 answer = client.execute_command(*words(command, text=text), NEVER_DECODE=True)
         except exceptions.ResponseError as error:
-            answer = error_reply(error)
+            answer = reply_to_one(error)
         if not isinstance(answer, ErrorReply) or answer.code != "NOSCRIPT":
             break
     return answer
@@ -96,7 +103,7 @@ async def ask_asyncio(client: Client, commands: Sequence[Command]) -> list[objec
     try:
         if len(commands) > 1 or len(commands[0].keys) > MANY_KEYS:
             try:
-                async with AsyncioLane(client) as lane:
+                async with AsyncioLane(client, alone=True) as lane:
                     return await lane.exchange(commands)
             except exceptions.ConnectionError:
                 pass
@@ -120,4 +127,4 @@ async def _ask_one_asyncio(client: Client, command: Command, *, text: bool) -> o
         async with no_half_open_asyncio(client.connection_pool):
             return undecoded(await cancellable(call), client)
     except exceptions.ResponseError as error:
-        return error_reply(error)
+        return reply_to_one(error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Protocol, cast
 
@@ -45,18 +45,18 @@ class Client(Protocol):
 
 
 def pool_of(client: object) -> Pool:
-    """Return the client's pool. Raises UsageError for what is not a client of one Redis server."""
+    """Return the client's pool. Raises UsageError for what is not a client of one server, as it seems."""
     pool = getattr(client, "connection_pool", None)
     if pool is None or not hasattr(client, "execute_command") or hasattr(client, "command_stack"):  # a pipeline has one
         hint = "; from_url takes a URL" if isinstance(client, str) else ""
         kind = type(client).__name__
-        raise UsageError(f"client must be a redis-py client of one server (or Sentinel), not {kind}{hint}")
+        raise UsageError(f"client must be a redis-py client (of a server, Sentinels or a cluster), not {kind}{hint}")
     return cast(Pool, pool)
 
 
-def check_encoding(pool: Pool) -> None:
+def check_encoding(options: Mapping[str, Any]) -> None:
     """Raises UsageError if redis-py would not send its own commands (AUTH, CLIENT) so that Redis understands them."""
-    encoding = getattr(pool, "connection_kwargs", {}).get("encoding", "utf-8")
+    encoding = options.get("encoding") or "utf-8"
     try:
         if _PRINTABLE.encode(encoding) == _PRINTABLE.encode("ascii"):
             return
@@ -79,11 +79,16 @@ def _needs_name(pool: type[Pool]) -> bool:
 
 def take_connection(pool: Pool) -> Any:
     """Return a connection that is logged in, to the client's database, with nothing unread."""
-    with no_half_open(pool):
+    try:  # as in no_half_open, whose `with` would take as long as the look
         connection = _get_connection(pool)
         if _does_not_look(pool) and connection.can_read(timeout=0):
             connection.disconnect()
             connection.connect()
+    except exceptions.RedisError:
+        raise
+    except BaseException:
+        disconnect_idle(pool)
+        raise
     return connection
 
 

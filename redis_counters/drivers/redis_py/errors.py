@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 from redis import exceptions
 
 from redis_counters.errors import CounterError, NotPermitted, Refused, Unavailable
 from redis_counters.protocol.commands import ErrorReply
-from redis_counters.protocol.refusals import from_the_wrong_server
+from redis_counters.protocol.refusals import IN_A_CLUSTER, error_for, from_the_wrong_server
 
 _CODES: tuple[tuple[type[Exception], str], ...] = (
     (exceptions.NoScriptError, "NOSCRIPT"),
@@ -20,9 +21,19 @@ _CODES: tuple[tuple[type[Exception], str], ...] = (
     (exceptions.TryAgainError, "TRYAGAIN"),
     (exceptions.MovedError, "MOVED"),
     (exceptions.AskError, "ASK"),
+    (exceptions.ClusterCrossSlotError, "CROSSSLOT"),
 )
 # What Redis says of a connection that was given no password: to the first command, or to the HELLO of RESP3.
 _NOT_LOGGED_IN = ("Authentication required", "NOAUTH", "HELLO must be called with the client already authenticated")
+# redis-py says "No master found for 'x' : <a client> - ConnectionError('...'), <another> - network:TimeoutError".
+_SERVICE = re.compile(r"No master found for ('[^']*'|\"[^\"]*\")")
+_SENTINEL_SAID = re.compile(r"""> - (?:\w+:)?(\w+)(?:\((['"])(.*?)\2\))?(?=, <|, Redis<|$)""", re.DOTALL)
+# What redis-py puts in front where no server of a cluster could be asked; and what it says of one that is in none.
+_NO_NODE = "Redis Cluster cannot be connected. Please provide at least one reachable node: "
+_NO_CLUSTER = ("Cluster mode is not enabled on this node", "this server is not part of a cluster, use redis:// for it")
+NO_SENTINEL = "what should be a Sentinel is no Sentinel: for a Redis use redis://host:port"
+_ASKED_FOR_SENTINEL = re.compile("unknown command ['`]SENTINEL['`]", re.IGNORECASE)
+_ASKED_FOR_HASH = re.compile("unknown command ['`](HMGET|HGETALL|EVALSHA|EVAL)['`]", re.IGNORECASE)
 _LOG_IN = "redis://user:password@host, or redis://:password@host"
 
 
@@ -30,26 +41,46 @@ def translate(error: BaseException) -> CounterError | None:
     """Return our error for one of redis-py's (or of the network), None if it is neither."""
     if isinstance(error, CounterError):
         return error
-    said = _said(error)
+    if isinstance(ours := getattr(error, "told", None), CounterError):  # of Sentinels
+        return ours
+    if type(error).__name__ == "MasterNotFoundError":  # one class a face, in modules that few need
+        return _no_primary(str(error))
+    words = said(error)
     if isinstance(error, exceptions.AuthenticationError):
-        if said.startswith(_NOT_LOGGED_IN):
+        if words.startswith(_NOT_LOGGED_IN):
             return NotPermitted(f"Redis does not accept the connection without a password: {_LOG_IN}")
-        return NotPermitted(f"Redis does not accept the connection: {said}")
+        return NotPermitted(f"Redis does not accept the connection: {words}")
+    if isinstance(error, exceptions.NoPermissionError):  # what redis-py asks on its own account
+        return NotPermitted(f"Redis answered: {words}")
     if isinstance(error, exceptions.BusyLoadingError):  # to redis-py this is a broken connection
-        return Unavailable(said if said.startswith("LOADING") else f"LOADING {said}")
+        return Unavailable(words if words.startswith("LOADING") else f"LOADING {words}")
     if isinstance(error, (exceptions.ConnectionError, exceptions.TimeoutError, OSError, asyncio.TimeoutError)):
-        return Unavailable(f"Redis is not reachable: {said or type(error).__name__}")
+        return Unavailable(f"Redis is not reachable: {words or type(error).__name__}")
+    if isinstance(error, exceptions.RedisClusterException):  # which is none of redis-py's RedisErrors
+        return Unavailable(f"the cluster is not reachable: {words.removeprefix(_NO_NODE).replace(*_NO_CLUSTER)}")
     if isinstance(error, exceptions.RedisError):
-        return Refused(f"Redis answered: {said}")
+        return Refused(f"Redis answered: {words}")
     return None
 
 
-def _said(error: BaseException) -> str:
+def _no_primary(text: str) -> CounterError:
+    """Return what no Sentinel naming a primary means. redis-py (6 and 7) shows passwords in the text of its error."""
+    service = _SERVICE.match(text)
+    told = _SENTINEL_SAID.findall(text)
+    causes = "; ".join(dict.fromkeys(said.rstrip(".") or kind for kind, _quote, said in told))
+    what = f"no Sentinel names a primary{f' of {service[1]}' if service else ''}{f': {causes}' if causes else ''}"
+    if told and all(kind == "AuthenticationError" for kind, _quote, _said in told):
+        return NotPermitted(f"{what}: give sentinel_password, and sentinel_username if they have users")
+    return Unavailable(f"Redis is not reachable: {what}")
+
+
+def said(error: BaseException) -> str:
     """What it says, without a full stop, for our sentences go on behind it."""
-    return str(error).rstrip(".")
+    words = str(error).rstrip(".")
+    return NO_SENTINEL if _ASKED_FOR_SENTINEL.search(words) else words
 
 
-def no_connection_left(error: Unavailable) -> bool:
+def no_connection_left(error: CounterError) -> bool:
     """True if the pool would not give a connection because all of them are in use."""
     return isinstance(error.__cause__, exceptions.ConnectionError) and "Too many connections" in str(error.__cause__)
 
@@ -58,9 +89,22 @@ def error_reply(error: exceptions.ResponseError) -> ErrorReply:
     """Return a Redis error with its code in front again: redis-py cuts off the codes that it knows."""
     for kind, code in _CODES:
         if isinstance(error, kind):
-            text = _said(error)
+            text = said(error)
             return ErrorReply(text if text.startswith(code) else f"{code} {text}")
-    return ErrorReply(_said(error) or "ERR")
+    return ErrorReply(said(error) or "ERR")
+
+
+def reply_to_one(error: exceptions.ResponseError) -> ErrorReply:
+    """As `error_reply`, to a client of one server: it cannot go where a server of a cluster sends it."""
+    reply = error_reply(error)
+    if _ASKED_FOR_HASH.search(reply.text):
+        return ErrorReply(f"{reply.text}; if this is a Sentinel, use redis+sentinel://host:port/service")
+    return ErrorReply(IN_A_CLUSTER) if reply.code in ("MOVED", "ASK", "CROSSSLOT") else reply
+
+
+def translate_reply(error: exceptions.ResponseError) -> CounterError:
+    """Return our error for what Redis answered to a client of redis-py itself."""
+    return error_for(reply_to_one(error), None)
 
 
 def misled(answer: object) -> bool:

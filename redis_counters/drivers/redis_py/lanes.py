@@ -6,6 +6,7 @@ A lane never repeats a command by itself: a repetition is harmless, but it would
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
@@ -22,7 +23,7 @@ from redis_counters.drivers.redis_py.clients import (
     take_connection,
     take_connection_asyncio,
 )
-from redis_counters.drivers.redis_py.errors import error_reply, misled
+from redis_counters.drivers.redis_py.errors import error_reply, misled, reply_to_one
 from redis_counters.drivers.redis_py.wire import packed, undecoded
 from redis_counters.protocol.commands import Command, ErrorReply
 
@@ -32,8 +33,9 @@ REPLY_TIMEOUT = 10.0  # seconds that a lane waits for an answer where the client
 class _Lane:
     """What is known of a lane, whoever waits on it."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, client: Client, *, alone: bool = False) -> None:
+        self.client = client
+        self._reply_of = reply_to_one if alone else error_reply  # alone: the client knows of no other server
         self._pool = pool_of(client)
         self._unread = 0
         self._misled = False  # the server says that it is no primary
@@ -43,12 +45,53 @@ class _Lane:
         """Return an answer that was read; an error of Redis as an `ErrorReply`."""
         self._unread -= 1
         if isinstance(answer, exceptions.ResponseError):
-            answer = error_reply(answer)
+            answer = self._reply_of(answer)
             self._misled = self._misled or misled(answer)
         return answer
 
 
-class BlockingLane(_Lane):
+class Exchanging(ABC):
+    """What follows from sending and receiving."""
+
+    @abstractmethod
+    def send(self, command: Command, text: bool) -> None: ...
+
+    @abstractmethod
+    def receive(self, meanwhile: Callable[[], None], every: float) -> object: ...
+
+    def exchange(self, commands: Sequence[Command], meanwhile: Callable[[], None], every: float) -> list[object]:
+        """Return the answers to commands, in order; a script that Redis does not know is sent with its text."""
+        for command in commands:
+            self.send(command, text=False)
+        answers = [self.receive(meanwhile, every) for _ in commands]
+        for n, answer in enumerate(answers):
+            if isinstance(answer, ErrorReply) and answer.code == "NOSCRIPT":
+                self.send(commands[n], text=True)
+                answers[n] = self.receive(meanwhile, every)
+        return answers
+
+
+class AwaitedExchanging(ABC):
+    """As `Exchanging`, awaited."""
+
+    @abstractmethod
+    async def send(self, command: Command, text: bool) -> None: ...
+
+    @abstractmethod
+    async def receive(self) -> object: ...
+
+    async def exchange(self, commands: Sequence[Command]) -> list[object]:
+        for command in commands:
+            await self.send(command, text=False)
+        answers = [await self.receive() for _ in commands]
+        for n, answer in enumerate(answers):
+            if isinstance(answer, ErrorReply) and answer.code == "NOSCRIPT":
+                await self.send(commands[n], text=True)
+                answers[n] = await self.receive()
+        return answers
+
+
+class BlockingLane(_Lane, Exchanging):
     """One connection for one round of flushing. Leaving it with unread answers closes the connection."""
 
     def __enter__(self) -> BlockingLane:
@@ -93,21 +136,10 @@ class BlockingLane(_Lane):
             answer = connection.read_response(disable_decoding=True)
         except exceptions.ResponseError as error:
             answer = error
-        return self._read(answer)
-
-    def exchange(self, commands: Sequence[Command], meanwhile: Callable[[], None], every: float) -> list[object]:
-        """Return the answers to commands, in order; a script that Redis does not know is sent with its text."""
-        for command in commands:
-            self.send(command, text=False)
-        answers = [self.receive(meanwhile, every) for _ in commands]
-        for n, answer in enumerate(answers):
-            if isinstance(answer, ErrorReply) and answer.code == "NOSCRIPT":
-                self.send(commands[n], text=True)
-                answers[n] = self.receive(meanwhile, every)
-        return answers
+        return self._read(undecoded(answer, self.client))
 
 
-class AsyncioLane(_Lane):
+class AsyncioLane(_Lane, AwaitedExchanging):
     """The same over redis.asyncio."""
 
     async def __aenter__(self) -> AsyncioLane:
@@ -148,12 +180,4 @@ class AsyncioLane(_Lane):
         return self._read(answer)
 
     async def exchange(self, commands: Sequence[Command]) -> list[object]:
-        """As in `BlockingLane`."""
-        for command in commands:
-            await self.send(command, text=False)
-        answers = [await self.receive() for _ in commands]
-        for n, answer in enumerate(answers):
-            if isinstance(answer, ErrorReply) and answer.code == "NOSCRIPT":
-                await self.send(commands[n], text=True)
-                answers[n] = await self.receive()
-        return [undecoded(answer, self._client) for answer in answers]
+        return [undecoded(answer, self.client) for answer in await super().exchange(commands)]

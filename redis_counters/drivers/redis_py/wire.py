@@ -35,12 +35,15 @@ def packed(connection: Connection, command: Command, *, text: bool) -> Any:
 
 
 def undecoded(answer: object, client: Client) -> object:
-    """Return the answer in bytes: redis.asyncio 5.0 with hiredis decodes it though it was asked not to."""
+    """Return the answer in bytes: some versions of redis-py with hiredis decode it though they were asked not to.
+
+    redis.asyncio 5.0 always does, and redis up to 7 where it was asked before whether there is one.
+    """
     if isinstance(answer, str):
         encoder = client.connection_pool.get_encoder()
         return answer.encode(encoder.encoding, encoder.encoding_errors)
     if isinstance(answer, list):
-        return [undecoded(part, client) for part in answer] if any(isinstance(part, str) for part in answer) else answer
+        return [undecoded(part, client) for part in answer] if str in set(map(type, answer)) else answer
     if isinstance(answer, dict):
         return {undecoded(key, client): undecoded(value, client) for key, value in answer.items()}
     return answer

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 
-from redis_counters.drivers.pacing import IDLE_POLL, IMPATIENCE, MOST_PAUSE, REST, retry_options
-from redis_counters.drivers.redis_py.clients import Client
+from redis_counters.drivers.pacing import IDLE_POLL, IMPATIENCE, MOST_PAUSE, REST, all_answered, retry_options
 from redis_counters.drivers.redis_py.errors import translate
-from redis_counters.drivers.redis_py.lanes import AsyncioLane
 from redis_counters.drivers.tasks.rounds import Rounds, running_loop, set_within
+from redis_counters.drivers.transport import AwaitedTransport
 from redis_counters.errors import Unavailable
 from redis_counters.events import EventKind, log
 from redis_counters.protocol.core import Core
@@ -20,10 +19,10 @@ RESTART = 0.5  # seconds until a task that was cancelled is started again: the l
 class Flusher(Rounds):
     """What the task does."""
 
-    def __init__(self, core: Core, client: Client) -> None:
+    def __init__(self, core: Core, transport: AwaitedTransport) -> None:
         from tenacity import AsyncRetrying
 
-        super().__init__(core, client)
+        super().__init__(core, transport)
         self.retrying = AsyncRetrying(sleep=self._pause, **retry_options(core))
 
     def _start(self) -> bool:
@@ -110,8 +109,8 @@ class Flusher(Rounds):
             began = time.monotonic()
             ticker = asyncio.get_running_loop().create_task(self._absorb_meanwhile())
             try:
-                async with self.rounding, AsyncioLane(self.client) as lane:
-                    answers = await lane.exchange(commands)
+                async with self.rounding, self.transport.lane() as lane:
+                    answers = all_answered(await lane.exchange(commands))
             except BaseException as error:
                 housekeeping.abandoned()
                 if translate(error) is None:
@@ -139,7 +138,12 @@ class Flusher(Rounds):
         self.urgent.clear()
 
     async def _round_unless_stopped(self) -> None:
-        """A round that fails after some progress is followed by the next at once: only a standstill has to wait."""
+        """A round that fails after some progress is followed by the next at once: only a standstill has to wait.
+
+        Where one server of a cluster is gone, and the others are there, rounds fail like that again and again: from
+        the second on they come at the usual pace.
+        """
+        pause = 0.0
         while not self.stopped:
             flushes = self.core.writer.flushes
             try:
@@ -148,3 +152,5 @@ class Flusher(Rounds):
             except Unavailable:
                 if self.core.writer.flushes == flushes:
                     raise
+            await self._pause(pause)
+            pause = min(self.core.settings.flush_interval, MOST_PAUSE)

@@ -7,12 +7,12 @@ from collections.abc import Collection, Generator
 from typing import Any, TypeVar
 
 from redis_counters.drivers.dropped import bare
-from redis_counters.drivers.redis_py.asking import ask_asyncio
+from redis_counters.drivers.pacing import all_of
 from redis_counters.drivers.redis_py.errors import no_connection_left
 from redis_counters.drivers.tasks.flusher import Flusher
 from redis_counters.errors import CounterError, Unavailable
-from redis_counters.protocol.commands import Command
-from redis_counters.protocol.reads import Claim, Ticket
+from redis_counters.protocol.cached_reads import Claim, Ticket
+from redis_counters.protocol.commands import Command, NoAnswer
 from redis_counters.protocol.values import CounterValue
 
 T = TypeVar("T")
@@ -22,7 +22,11 @@ class Reading(Flusher):
     """What readers do."""
 
     async def ask(self, asks: Generator[list[Command], list[object], T]) -> T:
-        """Drive a generator of questions, with the client's own retries."""
+        """Drive a generator of questions, with the client's own retries.
+
+        A server of a cluster that is not there is no reason not to ask the others: the generator is told of it
+        (`NoAnswer`), and the breaker does not count it.
+        """
         self._here()
         answers: Any = None
         while True:
@@ -47,12 +51,14 @@ class Reading(Flusher):
 
     async def _ask_patiently(self, commands: list[Command]) -> list[object]:
         try:
-            return await ask_asyncio(self.client, commands)
+            answers = await self.transport.ask_each(commands)
+            if not any(isinstance(answer, NoAnswer) and no_connection_left(answer.error) for answer in answers):
+                return answers
         except Unavailable as error:
             if not no_connection_left(error):
                 raise
-            async with self.rounding:  # a round may have the only connection; between rounds it is free
-                return await ask_asyncio(self.client, commands)
+        async with self.rounding:  # a round may have the only connection; between rounds it is free
+            return await self.transport.ask_each(commands)
 
     async def read(self, names: Collection[bytes], max_age: float | None) -> dict[bytes, CounterValue]:
         """Return values by name; from the cache where it is fresh enough, else from Redis in one round trip."""
@@ -66,7 +72,7 @@ class Reading(Flusher):
                 claim = await self._wait_to_claim(names, max_age, ticket)
             if not claim.missing:
                 return claim.values
-            return claim.values | await self.ask(reads.fetch(claim.missing))
+            return claim.values | await self.ask(all_of(reads.fetch(claim.missing)))
         except CounterError as error:
             failure = bare(error)
             raise

@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING
 from redis_counters.drivers import exits
 from redis_counters.drivers.breaker import Breaker
 from redis_counters.drivers.dropped import bare
-from redis_counters.drivers.inherited import drop_connections
 from redis_counters.drivers.pacing import open_recording, round_error
-from redis_counters.drivers.redis_py.clients import Client
 from redis_counters.drivers.redis_py.errors import translate
-from redis_counters.drivers.redis_py.lanes import AsyncioLane
+from redis_counters.drivers.transport import AwaitedTransport
 from redis_counters.errors import Refused, Unavailable, UsageError
 from redis_counters.events import publish
 from redis_counters.protocol.core import Core
@@ -29,9 +27,9 @@ if TYPE_CHECKING:
 class Rounds(ABC):
     """The state that tasks share, and whatever uses a connection for flushing."""
 
-    def __init__(self, core: Core, client: Client) -> None:
+    def __init__(self, core: Core, transport: AwaitedTransport) -> None:
         self.core = core
-        self.client = client
+        self.transport = transport
         self.breaker = Breaker(core)
         self.always = core.settings.journal_always
         self.refusing = False  # close() was called: nothing more is taken in,
@@ -81,7 +79,7 @@ class Rounds(ABC):
             if self.recording is not None:
                 self.recording.in_another_loop()
             self.core.reads.fetching.clear()
-            drop_connections(self.client, of_parent=False)
+            self.transport.drop_connections(of_parent=False)
         if self.in_child is None:
             self.in_child = exits.close_in_child(self._close_at_exit)
 
@@ -131,7 +129,7 @@ class Rounds(ABC):
         steps = self.steps = self.core.round()
         ticker = asyncio.get_running_loop().create_task(self._absorb_meanwhile())
         try:
-            async with AsyncioLane(self.client) as lane:
+            async with self.transport.lane() as lane:
                 answer: object = None
                 while True:
                     try:

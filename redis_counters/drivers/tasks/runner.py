@@ -13,7 +13,6 @@ from typing import Any
 from redis_counters.drivers import exits, forks
 from redis_counters.drivers.breaker import Breaker
 from redis_counters.drivers.dropped import bare
-from redis_counters.drivers.inherited import drop_connections
 from redis_counters.drivers.pacing import (
     FLUSH_TIMEOUT,
     REST,
@@ -25,12 +24,13 @@ from redis_counters.drivers.pacing import (
     settle_close,
     settle_flush,
 )
-from redis_counters.drivers.redis_py.clients import Client
 from redis_counters.drivers.tasks.reading import Reading
 from redis_counters.drivers.tasks.rounds import running_loop, set_within
+from redis_counters.drivers.transport import AwaitedTransport
 from redis_counters.errors import CounterError, Refused, UsageError
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.expiries import Expiry, Moment
+from redis_counters.protocol.shards import Auto
 from redis_counters.protocol.stats import Stats
 from redis_counters.protocol.values import Name
 
@@ -40,8 +40,8 @@ STATS_TIMEOUT = 10.0  # seconds that stats() in another thread waits for the loo
 class TaskRunner(Reading):
     """Drives a core for tasks of one event loop."""
 
-    def __init__(self, core: Core, client: Client) -> None:
-        super().__init__(core, client)
+    def __init__(self, core: Core, transport: AwaitedTransport) -> None:
+        super().__init__(core, transport)
         self.ending: asyncio.Task[None] | None = None  # which closes it, if nobody else has
         forks.begin_anew(self)
         exits.close_at_exit(self, self._close_at_exit)
@@ -52,7 +52,7 @@ class TaskRunner(Reading):
             self.refusing = self.stopped = False  # the parent was about to close
         self.loop, self.in_child = None, None
         self._reset()
-        drop_connections(self.client, of_parent=True)
+        self.transport.drop_connections(of_parent=True)
         self.core.begin()
         self.breaker = Breaker(self.core)
         if self.recording is not None:
@@ -145,7 +145,7 @@ class TaskRunner(Reading):
             self._start()
         self.awake.set()
 
-    async def flush(self, timeout: float | None) -> None:
+    async def flush(self, timeout: float | None, only: bytes | None = None) -> None:
         self._here()
         limit = FLUSH_TIMEOUT if timeout is None else timeout
         if self.recording is not None:
@@ -156,7 +156,7 @@ class TaskRunner(Reading):
         if self.stopped:
             raise closed()
         await self._work_until(goal.reached, time.monotonic() + limit)
-        settle_flush(self.core, goal.reached(), limit, closed=self.stopped)
+        settle_flush(self.core, goal.reached(), limit, closed=self.stopped, only=only)
 
     async def close(self, timeout: float) -> None:
         if self.over:
@@ -185,6 +185,7 @@ class TaskRunner(Reading):
             self.stopped = True
         writer.closing = False
         await self._end_task()
+        await self.transport.end()
         self._forget()
         if self.in_child is not None:
             self.in_child()
@@ -241,7 +242,7 @@ class TaskRunner(Reading):
         """True in a thread that the loop does not run in, while it runs."""
         return self.thread != threading.get_ident() and self.loop is not None and self.loop.is_running()
 
-    def declare(self, name: bytes, shards: int | None, expire_at: Moment | None) -> Expiry | None:
+    def declare(self, name: bytes, shards: int | Auto | None, expire_at: Moment | None) -> Expiry | None:
         return self.core.declare(name, shards, expire_at)
 
     def stats(self) -> Stats:
@@ -276,7 +277,7 @@ class TaskRunner(Reading):
         try:
             await self.close(seconds)
         finally:
-            await self.client.connection_pool.disconnect()
+            await self.transport.disconnect()
 
 
 def _run_without_threads(work: Coroutine[Any, Any, None]) -> None:

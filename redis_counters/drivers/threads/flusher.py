@@ -6,10 +6,10 @@ import threading
 import time
 
 from redis_counters.drivers.pacing import IDLE_POLL, IMPATIENCE, MOST_PAUSE, retry_options
-from redis_counters.drivers.redis_py.clients import Client
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.threads.background import Background
 from redis_counters.drivers.threads.rounds import Rounds
+from redis_counters.drivers.transport import Transport
 from redis_counters.errors import CounterError, Unavailable
 from redis_counters.events import EventKind, log
 from redis_counters.protocol.core import Core
@@ -18,14 +18,11 @@ from redis_counters.protocol.core import Core
 class Flusher(Rounds):
     """What the thread does."""
 
-    def __init__(self, core: Core, client: Client) -> None:
-        # Not in the thread: a fork during an import leaves the import's lock held in the child for ever. The first
-        # look-up of a host needs the codec.
-        import encodings.idna  # noqa: F401
-
+    def __init__(self, core: Core, transport: Transport) -> None:
+        # Not in the thread: a fork during an import leaves the import's lock held in the child for ever.
         from tenacity import Retrying
 
-        super().__init__(core, client)
+        super().__init__(core, transport)
         self.retrying = Retrying(sleep=self._pause, **retry_options(core))
 
     def _reset(self) -> None:
@@ -129,7 +126,12 @@ class Flusher(Rounds):
         self.urgent.silence()
 
     def _round_unless_stopped(self) -> None:
-        """A round that fails after some progress is followed by the next at once: only a standstill has to wait."""
+        """A round that fails after some progress is followed by the next at once: only a standstill has to wait.
+
+        Where one server of a cluster is gone, and the others are there, rounds fail like that again and again: from
+        the second on they come at the usual pace.
+        """
+        pause = 0.0
         while not self.stopped:
             flushes = self.core.writer.flushes
             try:
@@ -138,6 +140,8 @@ class Flusher(Rounds):
             except Unavailable:
                 if self.core.writer.flushes == flushes:
                     raise
+            self._pause(pause)
+            pause = min(self.core.settings.flush_interval, MOST_PAUSE)
 
     def _absorb_meanwhile(self) -> None:
         """While a round takes long (redis-py may be connecting), the buffer must not grow with every increment."""

@@ -3,14 +3,18 @@
 Who finds nobody sending becomes the leader, and sends at once. Whoever calls meanwhile waits; when the leader is back,
 the first of them leads what has gathered. So nothing is delayed while little goes on, and under load a script carries
 many.
+
+Those who were sent are woken one by one, each by the one before: all at once would fight for the interpreter's lock,
+which takes longer than what they do with it. The last of them wakes the next leader: most have called again by then,
+and a leader that is awake before would be one more to fight.
 """
 
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
 from redis_counters.drivers.pacing import closed
@@ -33,15 +37,16 @@ class _Group:
     """The calls of one thread, and what wakes it.
 
     ``over`` is set as the first thing when the thread is through with it, or interrupted, and counts from then on, even
-    if another exception keeps it from telling the others.
+    if another exception keeps it from telling the others. ``next`` is whom it wakes then.
     """
 
-    __slots__ = ("bell", "calls", "done", "over", "thread")
+    __slots__ = ("bell", "calls", "done", "next", "over", "thread")
 
     def __init__(self, calls: Sequence[Call]) -> None:
         self.calls = calls
         self.thread = threading.current_thread()
         self.bell = Bell()
+        self.next: _Group | None = None
         self.done = False
         self.over = False
 
@@ -58,8 +63,7 @@ class KeyedThreads:
         self.keyed = Keyed(runner.core.reads)
         self.lock = threading.RLock()
         self.queue: deque[_Group] = deque()
-        self.crowd = 0  # how many groups went together last
-        self.leader: _Group | None = None  # whose thread sends, unless it is over
+        self.leader: _Group | None = None  # whose thread sends, or will hand over when it is woken, unless it is over
 
     def use(self, uses: Uses[T]) -> T:
         """Return what the generator returns; the calls that it yields are done."""
@@ -83,50 +87,76 @@ class KeyedThreads:
                 nested = leader is not None and leader.thread is group.thread
                 if not nested:
                     self.queue.append(group)
+                    if leader is None:
+                        self.leader = group
             if nested:
                 self._send([group])
                 return
+            rang = True
             while not group.done:
-                with self.lock:
-                    leads = self._led_by() in (None, group)
-                    if leads:
-                        self.leader = group
-                if leads:
-                    self._lead()
+                if self.leader is group or self._takes_over(group, rang):
+                    self._lead(group)
                 else:
-                    group.bell.wait(PATIENCE)
+                    rang = group.bell.wait(PATIENCE)
         finally:
             group.over = True
+            if group.next is not None:
+                group.next.bell.ring()
             if self.leader is group:
                 self._hand_over(group)
 
-    def _led_by(self) -> _Group | None:
-        """Return who sends; nobody, if he was interrupted, or is gone without a word (C code may end a thread)."""
+    def _led_by(self, *, alive: bool = False) -> _Group | None:
+        """Return who leads; nobody, if he was interrupted, or (if asked) has ended without a word, as C code may do."""
         leader = self.leader
-        return None if leader is None or leader.over or not leader.thread.is_alive() else leader
+        if leader is None or leader.over or (alive and not leader.thread.is_alive()):
+            return None
+        return leader
 
-    def _lead(self) -> None:
-        """What has gathered has its outcome."""
-        waiting = 0
-        while waiting < len(self.queue) < self.crowd:  # those who were served with the last are on their way here
-            waiting = len(self.queue)
-            time.sleep(0)
+    def _takes_over(self, group: _Group, rang: bool) -> bool:
         with self.lock:
-            taken: list[_Group] = []
-            count = 0
+            leader = self._led_by(alive=not rang)
+            # The same thread's: it was told to lead while it waited, and this call is of a signal handler.
+            if leader is None or leader.thread is group.thread:
+                self.leader = group
+                return True
+            return False
+
+    def _lead(self, leader: _Group) -> None:
+        """What has gathered has its outcome. Whoever waits for that is woken as soon as the leader is over."""
+        sent = [leader]  # in any case, wherever it is in the queue: who leads must be through with it
+        with self.lock:
+            count = len(leader.calls)
             for group in self.queue:
-                if group.over or group.done:
+                if group is leader or group.over or group.done:
                     continue
                 count += len(group.calls)
-                if taken and count > MOST_CALLS:
+                if count > MOST_CALLS:
                     break
-                taken.append(group)
-        self.crowd = len(taken)
-        self._send(taken)
-        with self.lock:
-            for group in taken:
-                group.done = True
+                sent.append(group)
+        self._send(sent)
+        self._pass_on(sent)
+
+    def _pass_on(self, sent: Sequence[_Group]) -> None:
+        """Each wakes the one behind it when it is over, the leader first; the last one leads from now on."""
+        main = threading.main_thread()  # signal handlers run there, and nobody is to wait for them: it wakes nobody
+        leader = sent[0]
+        chain = [leader, *(group for group in sent[1:] if group.thread is not main)]
+        last = chain[-1]
+        last.next = None
+        for group, behind in pairwise(chain):
+            group.next = behind
+        for group in sent:
+            group.done = True
+            if group.thread is main:
                 group.bell.ring()
+        with self.lock:
+            if self.leader is leader:
+                self.leader = last
+        for group in chain:  # if interrupted, then perhaps before it was told whom to wake, or that it leads
+            if group.over and group.next is not None:
+                group.next.bell.ring()
+        if last.over:
+            self._hand_over(last)
 
     def _hand_over(self, group: _Group) -> None:
         """The first who waits leads, and is told; unless somebody has found this group over, and leads already."""

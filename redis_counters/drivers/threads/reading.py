@@ -2,27 +2,51 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Generator
 from typing import Any, TypeVar
 
 from redis_counters.drivers.dropped import bare
-from redis_counters.drivers.redis_py.asking import ask
+from redis_counters.drivers.pacing import all_answered
 from redis_counters.drivers.redis_py.errors import no_connection_left
 from redis_counters.drivers.threads.background import Bell
 from redis_counters.drivers.threads.flusher import Flusher
 from redis_counters.errors import CounterError, Unavailable
-from redis_counters.protocol.commands import Command
-from redis_counters.protocol.reads import Claim, Ticket
+from redis_counters.protocol.cached_reads import Claim, Ticket
+from redis_counters.protocol.commands import Command, NoAnswer
 from redis_counters.protocol.values import CounterValue
 
 T = TypeVar("T")
+
+
+class _OwnTicket(Ticket):
+    """A ticket that tells whose it is."""
+
+    __slots__ = ("thread",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.thread = threading.get_ident()
+
+
+def _fetches_already(ticket: Ticket | None) -> bool:
+    """True if this very thread does: a signal handler, or an observer, reads within its read."""
+    return isinstance(ticket, _OwnTicket) and not ticket.over and ticket.thread == threading.get_ident()
 
 
 class Reading(Flusher):
     """What readers do."""
 
     def ask(self, asks: Generator[list[Command], list[object], T]) -> T:
-        """Drive a generator of questions; a caller's thread does it, with the client's own retries."""
+        """Drive a generator of questions; a caller's thread does it, with the client's own retries.
+
+        A server of a cluster that is not there is no reason not to ask the others: the generator is told of it
+        (`NoAnswer`), and the breaker does not count it.
+        """
+        return self._drive(asks, whole=False)
+
+    def _drive(self, asks: Generator[list[Command], list[object], T], *, whole: bool) -> T:
+        """As `ask`. ``whole``: where there is no answer its error is raised, as by `all_of`, which takes longer."""
         answers: Any = None
         while True:
             try:
@@ -32,6 +56,8 @@ class Reading(Flusher):
                 result: T = stop.value
                 return result
             answers = self._ask(commands)
+            if whole:
+                all_answered(answers)
 
     def _ask(self, commands: list[Command]) -> list[object]:
         self.breaker.check()
@@ -47,12 +73,14 @@ class Reading(Flusher):
 
     def _ask_patiently(self, commands: list[Command]) -> list[object]:
         try:
-            return ask(self.client, commands)
+            answers = self.transport.ask_each(commands)
+            if not any(isinstance(answer, NoAnswer) and no_connection_left(answer.error) for answer in answers):
+                return answers
         except Unavailable as error:
             if not no_connection_left(error):
                 raise
-            with self.rounding:  # a round may have the only connection; between rounds it is free
-                return ask(self.client, commands)
+        with self.rounding:  # a round may have the only connection; between rounds it is free
+            return self.transport.ask_each(commands)
 
     def read(self, names: Collection[bytes], max_age: float | None) -> dict[bytes, CounterValue]:
         """Return values by name; from the cache where it is fresh enough, else from Redis in one round trip."""
@@ -60,7 +88,7 @@ class Reading(Flusher):
         if self.background.absent:
             self._flush_now_and_then()
         failure: CounterError | None = None
-        ticket = Ticket()
+        ticket = _OwnTicket()
         try:
             with self.lock:
                 claim = reads.claim(names, max_age, None, ticket)
@@ -68,7 +96,14 @@ class Reading(Flusher):
                 claim = self._wait_to_claim(names, max_age, ticket)
             if not claim.missing:
                 return claim.values
-            return claim.values | self.ask(reads.fetch(claim.missing))
+            values = self._drive(reads.fetch(claim.missing), whole=True)
+            if claim.values:
+                values |= claim.values
+            if claim.busy:  # what the interrupted read will be told is older, and must not be kept
+                with self.lock:
+                    for name in claim.missing:
+                        reads.forget(name)
+            return values
         except CounterError as error:
             failure = bare(error)
             raise
@@ -81,7 +116,10 @@ class Reading(Flusher):
                     bell.ring()
 
     def _wait_to_claim(self, names: Collection[bytes], max_age: float | None, ticket: Ticket) -> Claim:
-        """Return a claim as soon as nobody else fetches what it lacks. Raises what the fetch did."""
+        """Return a claim as soon as nobody else fetches what it lacks. Raises what the fetch did.
+
+        Where this thread itself is the one that fetches, it would wait for ever: the claim is still ``busy`` then.
+        """
         reads, since, bell = self.core.reads, self.core.clock(), Bell()
         try:
             self.readers.append(bell)
@@ -91,7 +129,8 @@ class Reading(Flusher):
                     if failure is not None:
                         raise bare(failure)
                     claim = reads.claim(names, max_age, since, ticket)
-                if not claim.busy:
+                    waits_for_itself = any(_fetches_already(reads.fetching.get(name)) for name in claim.missing)
+                if not claim.busy or waits_for_itself:
                     return claim
                 bell.wait(1.0)
         finally:

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from redis_counters.drivers.breaker import Breaker
 from redis_counters.drivers.dropped import bare
-from redis_counters.drivers.pacing import open_recording, round_error
-from redis_counters.drivers.redis_py.clients import Client
+from redis_counters.drivers.pacing import all_answered, open_recording, round_error
 from redis_counters.drivers.redis_py.errors import translate
-from redis_counters.drivers.redis_py.lanes import BlockingLane
 from redis_counters.drivers.threads.background import Background, Bell
+from redis_counters.drivers.transport import Transport
 from redis_counters.errors import Refused, Unavailable
 from redis_counters.events import publish
 from redis_counters.protocol.commands import Command
@@ -30,9 +29,9 @@ class Rounds:
     background: Background
     recording: Recording | None
 
-    def __init__(self, core: Core, client: Client) -> None:
+    def __init__(self, core: Core, transport: Transport) -> None:
         self.core = core
-        self.client = client
+        self.transport = transport
         self.breaker = Breaker(core)
         self.always = core.settings.journal_always
         self.refusing = False  # close() was called: nothing more is taken in,
@@ -133,7 +132,7 @@ class Rounds:
             recording.own()
         steps = self.steps = self.core.round()
         try:
-            with BlockingLane(self.client) as lane:
+            with self.transport.lane() as lane:
                 self.background.connecting = False
                 answer: object = None
                 while True:
@@ -145,7 +144,9 @@ class Rounds:
                     except StopIteration:
                         break
                     if isinstance(step, Send):
+                        self.background.connecting = True  # over several servers a lane does so when it has to
                         lane.send(step.command, step.text)
+                        self.background.connecting = False
                         answer = None
                     elif isinstance(step, Record):
                         answer = recording is not None and recording.record(step.recorder)
@@ -175,8 +176,9 @@ class Rounds:
         with self.rounding:
             try:
                 self._enter_round()
-                with BlockingLane(self.client) as lane:
+                with self.transport.lane() as lane:
                     self.background.connecting = False
-                    return lane.exchange(commands, self._meanwhile, self.core.settings.flush_interval)
+                    answers = lane.exchange(commands, self._meanwhile, self.core.settings.flush_interval)
+                    return all_answered(answers)
             finally:
                 self._leave_round()

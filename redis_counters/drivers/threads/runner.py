@@ -11,7 +11,6 @@ from contextlib import suppress
 from redis_counters.drivers import exits, forks
 from redis_counters.drivers.breaker import Breaker
 from redis_counters.drivers.dropped import bare
-from redis_counters.drivers.inherited import begin_in_child
 from redis_counters.drivers.pacing import (
     FLUSH_TIMEOUT,
     MOST_PAUSE,
@@ -23,13 +22,14 @@ from redis_counters.drivers.pacing import (
     settle_close,
     settle_flush,
 )
-from redis_counters.drivers.redis_py.clients import Client, disconnect_idle
 from redis_counters.drivers.threads.background import HELP, Bell
 from redis_counters.drivers.threads.reading import Reading
+from redis_counters.drivers.transport import Transport
 from redis_counters.errors import CounterError, Refused
 from redis_counters.events import log
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.expiries import Expiry, Moment
+from redis_counters.protocol.shards import Auto
 from redis_counters.protocol.stats import Stats
 from redis_counters.protocol.values import Name
 
@@ -39,8 +39,8 @@ OURS = ("redis-counters", "redis-counters-buffer")
 class ThreadRunner(Reading):
     """Drives a core for threads."""
 
-    def __init__(self, core: Core, client: Client) -> None:
-        super().__init__(core, client)
+    def __init__(self, core: Core, transport: Transport) -> None:
+        super().__init__(core, transport)
         forks.begin_anew(self)
         atexit.register(self._deliver)
         exits.close_at_exit(self, self._close_at_exit)
@@ -50,7 +50,7 @@ class ThreadRunner(Reading):
         if not self.over:
             self.refusing = self.stopped = False  # the parent was about to close
         self._reset()
-        begin_in_child(self.client)
+        self.transport.begin_in_child()
         self.core.begin()
         self.breaker = Breaker(self.core)
         if self.recording is not None:
@@ -69,7 +69,7 @@ class ThreadRunner(Reading):
             self._forget()
             if self.stop_client is not None:  # else its sockets would be found open by the garbage collector
                 with suppress(Exception):
-                    disconnect_idle(self.client.connection_pool)
+                    self.transport.disconnect_idle()
             return False
         self.dropped = True
         self.background.asked.ring()
@@ -157,7 +157,7 @@ class ThreadRunner(Reading):
             self._absorb()
             self._flush_now_and_then()
 
-    def flush(self, timeout: float | None) -> None:
+    def flush(self, timeout: float | None, only: bytes | None = None) -> None:
         limit = FLUSH_TIMEOUT if timeout is None else timeout
         if self.recording is not None:
             self.recording.seek()  # what killed processes left belongs to all that there is
@@ -169,7 +169,7 @@ class ThreadRunner(Reading):
                 raise closed()
         self._work_until(goal.reached, time.monotonic() + limit)
         with self.lock:
-            settle_flush(self.core, goal.reached(), limit, closed=self.stopped)
+            settle_flush(self.core, goal.reached(), limit, closed=self.stopped, only=only)
 
     def close(self, timeout: float) -> None:
         if self.rounder is threading.current_thread() and self.refusing:
@@ -321,7 +321,7 @@ class ThreadRunner(Reading):
             with self.lock:
                 self.core.add_large(name, amount)
 
-    def declare(self, name: bytes, shards: int | None, expire_at: Moment | None) -> Expiry | None:
+    def declare(self, name: bytes, shards: int | Auto | None, expire_at: Moment | None) -> Expiry | None:
         with self.lock:
             return self.core.declare(name, shards, expire_at)
 

@@ -1,4 +1,4 @@
-"""Several servers together: a primary with a follower, and Sentinels that watch the two."""
+"""Sentinels that watch a pair and decide which of the two is the primary."""
 
 from __future__ import annotations
 
@@ -7,64 +7,11 @@ from functools import partial
 from typing import Any
 
 from tests.servers import Kind, RealServer, free_port
+from tests.topologies.pairs import Pair, replication
 from tests.waiting import until
 
 WATCHED = "counted"  # the name that the Sentinels know the primary by
-NOWHERE = 1  # a port that nothing listens at
 DOWN_AFTER = 500  # milliseconds of silence after which a Sentinel takes a server for gone
-
-
-def replication(server: RealServer) -> dict[str, Any]:
-    found: dict[str, Any] = server.client().info("replication")
-    return found
-
-
-class Pair:
-    """A primary and a follower that has all of it. ``arguments`` go to both (``--appendonly yes``)."""
-
-    def __init__(self, kind: Kind, *arguments: str) -> None:
-        self.servers: list[RealServer] = []
-        try:
-            for _ in range(2):
-                # Else the first copy to a follower waits 5 seconds for more of them.
-                self.servers.append(RealServer.start(kind, "--repl-diskless-sync-delay", "0", *arguments))
-            self.primary, self.follower = self.servers
-            self.follow()
-        except BaseException:
-            self.stop()
-            raise
-
-    def follow(self) -> None:
-        """The follower follows, and has all that the primary had at the call."""
-        self._replicaof(self.follower, self.primary.host, self.primary.port)
-        until(lambda: replication(self.follower)["master_link_status"] == "up", "the follower follows")
-        self.caught_up()
-
-    def caught_up(self) -> None:
-        """The follower has all that the primary had at the call."""
-        # Something has to be told: a new link is "up" before anything goes over it.
-        self.primary.client().publish("here", "")
-        offset = replication(self.primary)["master_repl_offset"]
-        until(lambda: bool(replication(self.follower)["slave_repl_offset"] >= offset), "the follower has caught up")
-
-    def pause_replication(self) -> None:
-        """The follower stays as it is, and knows nothing of what the primary does from now on."""
-        self._replicaof(self.follower, self.primary.host, NOWHERE)
-        until(lambda: replication(self.primary)["connected_slaves"] == 0, "the primary has no follower")
-
-    def promote(self) -> None:
-        """The follower is the primary, the primary (if it runs) the follower; connections to it stay open."""
-        self._replicaof(self.follower, "NO", "ONE")
-        self.primary, self.follower = self.follower, self.primary
-
-    def _replicaof(self, server: RealServer, host: str, port: int | str) -> None:
-        client: Any = server.client()
-        client.execute_command("REPLICAOF", host, port)
-
-    def stop(self) -> None:
-        """Both are gone. Idempotent."""
-        for server in self.servers:
-            server.stop()
 
 
 class Sentinel(RealServer):
@@ -118,15 +65,24 @@ class Sentinels:
             raise
 
     def _sees_all(self, sentinel: Sentinel) -> bool:
-        state: Any = sentinel.client().sentinel_master(WATCHED)
+        state = self._primary(sentinel)
         followers: Any = sentinel.client().sentinel_slaves(WATCHED)
         up = [each for each in followers if not each["is_sdown"] and each.get("master-link-status") == "ok"]
         return state["num-other-sentinels"] == 2 and len(up) == 1 and not state["is_sdown"]
+
+    def _primary(self, sentinel: Sentinel) -> Any:
+        """Return what a Sentinel says of the primary, as clients ask for it."""
+        found: Any = sentinel.client().sentinel_masters()
+        return found[WATCHED]
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
         """What `redis.sentinel.Sentinel` wants to be told."""
         return [(sentinel.host, sentinel.port) for sentinel in self.three]
+
+    @property
+    def url(self) -> str:
+        return f"redis+sentinel://{','.join(f'{host}:{port}' for host, port in self.addresses)}/{WATCHED}"
 
     def fail_over(self) -> None:
         """Ask for a fail-over of the healthy pair, and wait until it is over: the two have changed their parts."""
@@ -146,8 +102,7 @@ class Sentinels:
         until(lambda: replication(self.pair.follower)["role"] == "slave", "the old primary follows")
 
     def _has_promoted(self, sentinel: Sentinel) -> bool:
-        address: Any = sentinel.client().sentinel_get_master_addr_by_name(WATCHED)
-        return int(address[1]) == self.pair.follower.port
+        return bool(self._primary(sentinel)["port"] == self.pair.follower.port)
 
     def stop(self) -> None:
         """All three are gone. Idempotent."""

@@ -53,8 +53,13 @@ def renew_locks(client: Client, *, of_threads: bool = True) -> None:
 
 
 def drop_connections(client: Client, *, of_parent: bool) -> None:
-    """The client of redis.asyncio makes new connections from now on, and its locks belong to no event loop yet."""
+    """The client of redis.asyncio makes new connections from now on, and its locks belong to no event loop yet.
+
+    So do the clients of the Sentinels, if these tell it where the primary is.
+    """
     pool: Any = client.connection_pool
+    for sentinel in getattr(getattr(pool, "sentinel_manager", None), "sentinels", ()):
+        drop_connections(sentinel, of_parent=of_parent)
     single = getattr(client, "connection", None)
     if of_parent:
         _kept.extend(getattr(pool, "_available_connections", ()))
@@ -65,6 +70,22 @@ def drop_connections(client: Client, *, of_parent: bool) -> None:
     if hasattr(pool, "reset"):
         pool.reset()
     renew_locks(client, of_threads=of_parent)
+
+
+def drop_connections_of_nodes(cluster: Any, *, of_parent: bool) -> None:
+    """As `drop_connections`, for what a cluster's client of redis.asyncio has at its nodes."""
+    for node in (*cluster.get_nodes(), *cluster.nodes_manager.startup_nodes.values()):
+        for name in ("_connections", "_free"):
+            held = getattr(node, name, None)
+            if held is not None:
+                if of_parent:
+                    _kept.extend(held)
+                held.clear()
+    for owner in (cluster, cluster.nodes_manager):
+        for name in ("_lock", "_initialize_lock"):
+            if isinstance(getattr(owner, name, None), asyncio.Lock):
+                setattr(owner, name, asyncio.Lock())
+    renew_locks(cluster, of_threads=of_parent)
 
 
 def _attributes(client: Client) -> Iterator[tuple[Any, str, Any]]:

@@ -1,0 +1,192 @@
+"""Two regions: what it takes to bring changed counters from one to the other, how soon, and what counting costs."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+
+from benchmarks.harness import Row, Size, expect, ratio, take_turns
+from benchmarks.server import Server, free_ports, node
+from redis_counters import Counters, Exchange
+
+INTERVAL = 0.2
+PER_SECOND, HOT = 1_000, 100  # increments, and the counters that they go to
+NAME = "likes:%d"
+ROUNDS = 5  # of flushing
+
+
+@contextmanager
+def two() -> Iterator[list[Server]]:
+    """Two fresh servers, gone at the end."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(node(port)) for port in free_ports(2)]
+
+
+def rows(_: Server, size: Size) -> list[Row]:
+    with two() as servers:
+        exchanged = _exchanged(servers, size.distinct)
+    with two() as servers:
+        lags = _lags(servers, size.cluster_seconds * 3)
+    with two() as servers:
+        (new, new_times), (known, known_times) = _flushing(servers, size.distinct)
+    return [
+        *exchanged,
+        Row(
+            f"{PER_SECOND:,} increments/s on {HOT} counters, interval {INTERVAL:g} s: seconds until the other region "
+            "reads them, 99 of 100",
+            lags[len(lags) * 99 // 100],
+            unit="s",
+            at_most=2 * INTERVAL,
+            note=f"half of them within {lags[len(lags) // 2]:.2f} s, all within {lags[-1]:.2f} s; with the writer's "
+            "flush_interval of 0.1 s",
+        ),
+        Row(f"flush of {size.distinct:,} new counters: in a region, over alone", new, at_most=1.3, note=new_times),
+        Row(
+            f"flush of {size.distinct:,} counters that are there: in a region, over alone",
+            known,
+            at_most=1.3,
+            note=known_times,
+        ),
+    ]
+
+
+def _network(servers: list[Server]) -> list[int]:
+    """Return the bytes that each server has received and sent so far."""
+    told = [server.client.info("stats") for server in servers]
+    return [int(each["total_net_input_bytes"]) + int(each["total_net_output_bytes"]) for each in told]
+
+
+def _count(url: str, names: range) -> None:
+    with Counters.from_url(url) as counters:
+        for n in names:
+            counters.incr(NAME % n)
+        counters.flush(120)
+
+
+def _exchanged(servers: list[Server], counters: int) -> list[Row]:
+    regions = {"eu": servers[0].url, "us": servers[1].url}
+    links = [("eu", "us")]
+    _count(regions["eu"], range(counters))
+    with Exchange(regions, links=links) as exchange:
+        exchange.run_once()
+    before = _network(servers)
+    with Exchange(regions, links=links, namespace="whole") as exchange:  # costs the same, and nothing is there
+        exchange.run_once()
+    idle = [after - earlier for after, earlier in zip(_network(servers), before, strict=True)]
+    rates = []
+    for _ in range(3):
+        _count(regions["eu"], range(counters))
+        before = _network(servers)
+        exchange = Exchange(regions, links=links)
+        _wait_for(exchange, counters)
+        bytes_each = [after - earlier for after, earlier in zip(_network(servers), before, strict=True)]
+        rates.append(exchange.stats().pairs["eu", "us"].entries_per_second)
+    with Counters.from_url(regions["us"]) as there:
+        expect(sum(there.get_many([NAME % n for n in range(counters)]).values()), 4 * counters)
+    source, destination = (each / counters for each in bytes_each)
+    few = max(counters // 100, 1)
+    return [
+        Row(
+            f"{counters:,} changed counters: brought to another region a second, by one process",
+            statistics.median(rates),
+            unit="/s",
+            at_least=100_000,
+            note=f"three times: {', '.join(f'{rate:,.0f}' for rate in rates)}",
+        ),
+        Row(
+            f"{counters:,} changed counters: bytes on the wire per changed counter between the regions",
+            max(source, destination),
+            unit="B",
+            at_most=100,
+            note=f"{source:.0f} between exchange and source, {destination:.0f} between exchange and destination: one "
+            "of them stays at home where the exchange runs in one of the two",
+        ),
+        Row(
+            f"{counters:,} counters, {few:,} of them changed: bytes per changed counter, were all state sent",
+            max(source, destination) * counters / few,
+            unit="B",
+            note=f"an exchange that has nothing to do says {sum(idle):,} bytes when it begins",
+        ),
+    ]
+
+
+def _wait_for(exchange: Exchange, entries: int) -> None:
+    """It runs until so many entries came over."""
+    with exchange:
+        while exchange.stats().entries < entries:
+            time.sleep(0.01)
+
+
+def _lags(servers: list[Server], seconds: float) -> list[float]:
+    """Return after how long each increment was read in the other region, the shortest first."""
+    issued: list[float] = []
+    names = [NAME % n for n in range(HOT)]
+    done = threading.Event()
+    lags: list[float] = []
+
+    def write(counters: Counters) -> None:
+        handles = [counters.counter(name) for name in names]
+        begin = time.monotonic()
+        while (now := time.monotonic()) < begin + seconds:
+            while len(issued) < (now - begin) * PER_SECOND:
+                issued.append(time.monotonic())
+                handles[len(issued) % HOT].incr()
+            time.sleep(0.001)
+        done.set()
+
+    regions = {"eu": servers[0].url, "us": servers[1].url}
+    with (
+        Counters.from_url(regions["eu"]) as here,
+        Counters.from_url(regions["us"]) as there,
+        Exchange(regions, interval=INTERVAL) as exchange,
+    ):
+        for name in names:
+            here.incr(name)
+        while there.get_many(names, max_age=0) != dict.fromkeys(names, 1):
+            time.sleep(0.01)
+        writer = threading.Thread(target=write, args=(here,))
+        writer.start()
+        while len(lags) < len(issued) or not done.is_set():
+            seen = sum(there.get_many(names, max_age=0).values()) - HOT
+            now = time.monotonic()
+            lags += [now - moment for moment in issued[len(lags) : seen]]
+            time.sleep(0.01)
+        writer.join()
+        expect(exchange.stats().failures, 0)
+    return sorted(lags)
+
+
+def _flushing(servers: list[Server], counters: int) -> list[tuple[float, str]]:
+    """Return how much longer a flush takes in a region, and how long either takes: of new counters, and of the same."""
+    regions = {"eu": servers[0].url, "us": servers[1].url}
+    with Exchange(regions, namespace="joined") as exchange:
+        exchange.run_once()
+    done = {"rc": 0, "joined": 0}
+    known: dict[str, list[float]] = {"rc": [], "joined": []}
+
+    def flush(namespace: str) -> float:
+        times = []
+        with Counters.from_url(servers[0].url, namespace=namespace, flush_interval=60) as own:
+            done[namespace] += 1
+            for _ in range(2):
+                for n in range(counters):
+                    own.incr(f"{done[namespace]}:{n}")
+                begin = time.perf_counter()
+                own.flush(120)
+                times.append(time.perf_counter() - begin)
+        known[namespace].append(times[1])
+        return times[0]
+
+    sides: list[Callable[[], float]] = [partial(flush, "joined"), partial(flush, "rc")]
+    with servers[0].apart():
+        joined, alone = take_turns(ROUNDS, *sides)
+    return [_compared(joined, alone, counters), _compared(known["joined"], known["rc"], counters)]
+
+
+def _compared(joined: list[float], alone: list[float], counters: int) -> tuple[float, str]:
+    told = f"{min(joined) / counters * 1e6:.1f} and {min(alone) / counters * 1e6:.1f} microseconds per counter at best"
+    return ratio(joined, alone), told

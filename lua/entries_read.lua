@@ -1,0 +1,84 @@
+--[[
+entries_read: what each of these shards tells other regions.
+
+The canonical text of a shard: `K EXPIRY ENTRY...`. K: its field k, 0 if it is not there or 1. EXPIRY: epoch
+milliseconds, or 0. ENTRY, in order of their names: `REGION/DOT,P,N,FP,FN`, what that region counted up and down in that
+shard under that dot, and the floors under both; zeros at the end are left out, and entries that are all zero.
+Of this region's own live dot that is all slots and bases less the floors of slots, or what was told back, if more.
+
+KEYS   1.. shards    hash
+ARGV   1 region      name of this one
+       2 without     entries of this region are left out, but for those with a floor; empty: none are
+REPLY  a list, one text per shard: empty if there is no such key, or one that is sealed; "!" and the error where it
+       cannot be told
+ERROR  BADARG ...    nothing is read
+COST   O(shards); up to 2 commands each; writes nothing
+]]
+local region, without = ARGV[1], ARGV[2]
+local call, pcall = redis.call, redis.pcall
+local byte, find, format, sub, concat = string.byte, string.find, string.format, string.sub, table.concat
+if #ARGV ~= 2 or region == '' then return redis.error_reply('BADARG entries_read: there is no region') end
+
+-- include parts/less.lua
+
+-- include parts/is_count.lua
+
+-- include parts/sums.lua
+
+-- include parts/held.lua
+
+-- (The time first: so what is told is never later than it is, and does not grow from region to region.)
+local time = call('TIME')
+local now, at_once = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000), true
+local function expiry_of(key)
+  if at_once then
+    local at = pcall('PEXPIRETIME', key)
+    if type(at) == 'number' then return at end
+    at_once = false -- Redis before 7.0
+  end
+  local left = call('PTTL', key)
+  return left < 0 and left or now + left
+end
+
+local withheld = without .. '/'
+local function text_of(key)
+  local fields = pcall('HGETALL', key)
+  if #fields == 4 and region ~= without then -- most often: a dot, and one slot
+    local slot = fields[1] == 'd' and 3 or 1
+    if fields[4 - slot] == 'd' and find(fields[slot], '^[^~@].*%+$') and find(fields[slot + 1], '^[1-9]%d*$') then
+      local expiry = expiry_of(key)
+      if expiry == -2 then return '' end
+      local own = region .. '/' .. fields[5 - slot] .. ',' .. fields[slot + 1]
+      return (expiry > 0 and format('0 %.0f ', expiry) or '0 0 ') .. own
+    end
+  end
+  local shards, own, plus, minus, entries = held(key, fields)
+  if not shards then return own and '!' .. own or '' end
+  local expiry = expiry_of(key)
+  if expiry == -2 then return '' end
+  local text = shards .. (expiry > 0 and format(' %.0f', expiry) or ' 0')
+  if not entries then
+    if (plus == '0' and minus == '0') or region == without then return text end
+    return text .. ' ' .. own .. ',' .. plus .. (minus ~= '0' and ',' .. minus or '')
+  end
+  add_own(entries, own, plus, minus)
+  local names = {}
+  for name, entry in pairs(entries) do
+    local floors = entry[3] ~= '0' or entry[4] ~= '0'
+    if floors or ((entry[1] ~= '0' or entry[2] ~= '0') and sub(name, 1, #withheld) ~= withheld) then
+      names[#names + 1] = name
+    end
+  end
+  if #names == 0 then return text end
+  table.sort(names)
+  for i = 1, #names do
+    local entry = entries[names[i]]
+    local last = entry[4] ~= '0' and 4 or entry[3] ~= '0' and 3 or entry[2] ~= '0' and 2 or 1
+    names[i] = names[i] .. ',' .. concat(entry, ',', 1, last)
+  end
+  return text .. ' ' .. concat(names, ' ')
+end
+
+local texts = {}
+for i = 1, #KEYS do texts[i] = text_of(KEYS[i]) end
+return texts

@@ -1,0 +1,67 @@
+-- Returns k, the name of this region's own entry, its totals by sign, and entries by name, if there are any: P, N, and
+-- the floors of both; what was told of the own one is among them. Nothing if there is no such key, or it is sealed; or
+-- nothing and an error. What there is most of, short counts, goes a short way.
+local PLUS, MINUS, TILDE, AT, SLASH = byte('+-~@/', 1, 5)
+local function held(key, fields)
+  if fields.err then
+    local found = pcall('GET', key)
+    if type(found) == 'string' and find(found, '^sealed ') then return nil end
+    return nil, fields.err
+  end
+  if #fields == 0 then return nil end
+  local shards, dot, plus, minus, long, entries = '0', nil, 0, 0, nil, nil
+  for i = 1, #fields, 2 do
+    local field, count = fields[i], fields[i + 1]
+    local sign = byte(field, -1)
+    if sign == PLUS or sign == MINUS then
+      local first = byte(field)
+      local from = first == AT and 2 or first == TILDE and byte(field, 2) == AT and 3
+      if from then
+        if not is_count(count) then return nil, 'ERR ' .. field .. ' is no count' end
+        local name = sub(field, from, -2)
+        if byte(name) == SLASH then name = region .. name end
+        entries = entries or {}
+        local entry = entries[name]
+        if not entry then
+          entry = {'0', '0', '0', '0'}
+          entries[name] = entry
+        end
+        entry[(sign == PLUS and 1 or 2) + from * 2 - 4] = count
+      else
+        local number = #count <= 10 and tonumber(count)
+        if number and number >= 0 and number < 1e10 and number % 1 == 0 then
+          if first == TILDE then number = -number end
+          if sign == PLUS then plus = plus + number else minus = minus + number end
+        elseif is_count(count) then
+          long = long or {[PLUS] = {0}, [MINUS] = {0}}
+          add(long[sign], count, first == TILDE and -1 or 1)
+        else
+          return nil, 'ERR ' .. field .. ' is no count'
+        end
+      end
+    elseif field == 'd' then
+      dot = count
+    elseif field == 'k' and count ~= '1' then
+      if not is_count(count) then return nil, 'ERR k is no number' end
+      shards = count
+    end
+  end
+  if not dot then return nil, 'ERR it has no dot' end
+  if long then
+    long[PLUS][1], long[MINUS][1] = long[PLUS][1] + plus, long[MINUS][1] + minus
+    plus, minus = written(long[PLUS]), written(long[MINUS])
+  else
+    plus = plus > 0 and format('%.0f', plus) or plus == 0 and '0'
+    minus = minus > 0 and format('%.0f', minus) or minus == 0 and '0'
+  end
+  if not plus or not minus then return nil, 'ERR its floors are above its slots' end
+  return shards, region .. '/' .. dot, plus, minus, entries
+end
+
+-- Puts the own entry among the others: what is told of it counts if it is more.
+local function add_own(entries, name, plus, minus)
+  local entry = entries[name] or {'0', '0', '0', '0'}
+  if less(entry[1], plus) then entry[1] = plus end
+  if less(entry[2], minus) then entry[2] = minus end
+  entries[name] = entry
+end

@@ -1,0 +1,144 @@
+"""What differs between regions, and why: the states of one shard compared, as pure values.
+
+What all regions will have, once they have exchanged everything, is the merge of their states. Whatever a region lacks
+of it is a `Gap`; only entries that count for nothing any more may be missing, for they are dropped when everybody has
+heard of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import reduce
+from typing import NamedTuple
+
+from redis_counters.crdt.regional import RegionalShard, parse_text
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A shard as one region has it. ``error``: it could not be read; nothing else is known then."""
+
+    shard: RegionalShard = field(default_factory=RegionalShard)
+    there: bool = True
+    error: str = ""
+
+
+def state_of(text: bytes) -> State:
+    """Return the state that an answer of `entries_read` tells. Raises ValueError."""
+    if text.startswith(b"!"):
+        return State(there=False, error=text[1:].decode("utf-8", "replace"))
+    return State(parse_text(text), there=bool(text))
+
+
+class Why(Enum):
+    """Why a region lacks something."""
+
+    NOT_PULLED = "not pulled yet"
+    MISSING = "key missing: deleted by hand, or evicted"
+    LOST = "lost, though it was pulled: the next comparison brings it back"
+    AHEAD = "others are ahead of the owner: a fail-over, or a restored backup"
+    FLOOR = "floor missing: a reset or a deletion has not arrived"
+    EVICTED = "evicted: nothing is exchanged with it"
+    SHARDS = "number of shards not told yet"
+    EXPIRY = "expiry not told yet"
+    UNREADABLE = "cannot be read"
+
+
+class Gap(NamedTuple):
+    """What a region lacks of one entry, ``REGION/DOT``, which is empty where it is none of an entry.
+
+    ``wanted``: the entry's increments, decrements and floors, when it has it. ``has`` and ``lacks``: what the entry
+    contributes to the counter there now, and what is missing of that.
+    """
+
+    region: str
+    place: bytes
+    wanted: tuple[int, ...]
+    has: int
+    lacks: int
+    why: Why
+    note: str = ""
+
+    @property
+    def owner(self) -> str:
+        """The region that counted it."""
+        return owner_of(self.place)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known besides, of the shard and its regions. ``known_here``: regions that remember to have had the key.
+
+    ``pulled``: (region, owner) where the region's mark says that it has what the owner changed last.
+    """
+
+    evicted: frozenset[str] = frozenset()
+    known_here: frozenset[str] = frozenset()
+    pulled: frozenset[tuple[str, str]] = frozenset()
+
+
+NOTHING = Known()
+_ROUGHLY = 1_000  # milliseconds: before 7.0 Redis tells an expiry by how long it is until then
+
+
+def gaps(states: Mapping[str, State], known: Known = NOTHING) -> Iterator[Gap]:
+    """Yield what each region lacks; nothing where all are equal."""
+    goal = reduce(RegionalShard.merge, (state.shard for state in states.values()))
+    for region, state in states.items():
+        if state.error:
+            yield Gap(region, b"", (), 0, 0, Why.UNREADABLE, state.error)
+            continue
+        for place in goal.places():
+            wanted, has = tuple(goal.entry(place)), tuple(state.shard.entry(place))
+            if not _enough(has, wanted):
+                why = _why(region, owner_of(place), state, has, wanted, known)
+                yield Gap(region, place, wanted, _value(has), _value(wanted) - _value(has), why)
+        if state.there and state.shard.shards < goal.shards:
+            yield _simple(region, Why.SHARDS, state.shard.shards, goal.shards)
+        if state.there and state.shard.expiry + _ROUGHLY < goal.expiry:
+            yield _simple(region, Why.EXPIRY, state.shard.expiry, goal.expiry)
+
+
+def closed(gap: Gap, state: State) -> bool:
+    """True if the region, whose state is this one by now, has what it lacked before."""
+    if gap.why is Why.UNREADABLE or state.error:
+        return not state.error
+    if gap.why is Why.SHARDS:
+        return state.shard.shards >= gap.wanted[0]
+    if gap.why is Why.EXPIRY:
+        return state.shard.expiry + _ROUGHLY >= gap.wanted[0] or not state.there
+    return _enough(tuple(state.shard.entry(gap.place)), gap.wanted)
+
+
+def owner_of(place: bytes) -> str:
+    """Return the region that an entry is of."""
+    return place.partition(b"/")[0].decode("utf-8", "replace")
+
+
+def _simple(region: str, why: Why, has: int, wanted: int) -> Gap:
+    return Gap(region, b"", (wanted,), has, wanted - has, why)
+
+
+def _value(entry: tuple[int, ...]) -> int:
+    plus, minus, floor_plus, floor_minus = entry
+    return (plus - floor_plus) - (minus - floor_minus)
+
+
+def _enough(has: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """True if nothing is lacking, or if it counts for nothing."""
+    dropped = not any(has) and wanted[:2] == wanted[2:]
+    return dropped or all(mine >= theirs for mine, theirs in zip(has, wanted, strict=True))
+
+
+def _why(region: str, owner: str, state: State, has: tuple[int, ...], wanted: tuple[int, ...], known: Known) -> Why:
+    if {region, owner} & known.evicted:
+        return Why.EVICTED
+    if not state.there and region in known.known_here:
+        return Why.MISSING
+    if has[:2] == wanted[:2]:
+        return Why.FLOOR
+    if region == owner:
+        return Why.AHEAD
+    return Why.LOST if (region, owner) in known.pulled else Why.NOT_PULLED

@@ -1,0 +1,82 @@
+"""What changes in a region: how many entries, how large, how fast; and how many of them another has not pulled yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from redis_counters.cli.region_facts import Facts
+from redis_counters.drivers.transport import Transport
+from redis_counters.protocol.answers import list_of
+from redis_counters.protocol.commands import Command, ErrorReply, Script, hmget
+from redis_counters.protocol.keys import KeySpace
+from redis_counters.protocol.refusals import error_for
+
+_SAMPLE = 10  # of a bucket's entries, those that changed last
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """``bytes``: what an entry takes on its way, on average; None if there is none. ``per_second``: that change."""
+
+    bytes: float | None = None
+    per_second: float | None = None
+
+
+def behind(source: Facts, server: Transport, peer: str, here: Facts) -> int:
+    """Return how many entries changed in the source, or came there from others, that ``here`` has not pulled.
+
+    Cost: 1 round trip, O(buckets x regions).
+    """
+    assert source.keys is not None
+    asked = []
+    for number, bucket in enumerate(source.buckets):
+        mark = here.buckets[number].marks.get(source.region) if here.buckets else None
+        known = mark is not None and mark.incarnation.startswith(bucket.generation)
+        least = b"(%d" % (mark.version if known and mark is not None else 0)
+        indexes = [source.keys.index(number)]
+        indexes += [
+            source.keys.merged(number, name.encode()) for name in source.members if name not in (peer, source.region)
+        ]
+        asked += [Command(None, (index,), (least, b"+inf"), b"ZCOUNT") for index in indexes]
+    return sum(map(_number, server.ask(asked)))
+
+
+def versions(keys: KeySpace, server: Transport) -> list[int]:
+    """Return the versions of all buckets. Cost: 1 round trip."""
+    answers = server.ask([hmget(registry, (b"v",)) for registry in keys.registries])
+    return [_number(list_of(answer, 1)[0] or 0) for answer in answers]
+
+
+def traffic(keys: KeySpace, server: Transport, region: str, since: Sequence[int], seconds: float) -> Traffic:
+    """Return what changed since these versions, which were those of so many seconds ago. Cost: 2 round trips."""
+    indexes = [keys.index(bucket) for bucket in range(keys.buckets)]
+    asked = [Command(None, (x,), (b"(%d" % v, b"+inf"), b"ZCOUNT") for x, v in zip(indexes, since, strict=True)]
+    asked += [Command(None, (x,), (b"+inf", b"(0", b"LIMIT", 0, _SAMPLE), b"ZREVRANGEBYSCORE") for x in indexes]
+    answers = server.ask(asked)
+    counts, samples = answers[: keys.buckets], answers[keys.buckets :]
+    members: list[list[bytes]] = [
+        [member for member in sample if isinstance(member, bytes)] if isinstance(sample, list) else []
+        for sample in samples
+    ]
+    reads = [
+        Command(Script.ENTRIES_READ, [_key(keys, member) for member in some], (region.encode(), b""))
+        for some in members
+        if some
+    ]
+    texts = [text for answer in (server.ask(reads) if reads else []) for text in list_of(answer)]
+    told = [len(text) for text in texts if isinstance(text, bytes) and text]
+    names = [len(member) for some in members for member in some]
+    size = sum(told) / len(told) + sum(names) / len(names) if told else None
+    return Traffic(size, sum(map(_number, counts)) / seconds if seconds else None)
+
+
+def _key(keys: KeySpace, member: bytes) -> bytes:
+    number, _, name = member.partition(b":")
+    return keys.shard_key(name, int(number))[1]
+
+
+def _number(raw: object) -> int:
+    if isinstance(raw, ErrorReply):
+        raise error_for(raw, None)
+    return int(raw) if isinstance(raw, (int, bytes)) else 0

@@ -1,0 +1,186 @@
+"""Comparing the state of all regions, a page at a time: steps that ask, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from redis_counters.cli.differences import Gap, Known, closed, gaps, state_of
+from redis_counters.cli.keeping import driven
+from redis_counters.cli.region_facts import Facts, evicted_of
+from redis_counters.drivers.transport import Transport
+from redis_counters.protocol.answers import list_of
+from redis_counters.protocol.commands import Command, ErrorReply, Script, pieces
+from redis_counters.protocol.exchange.joining import walk_over
+from redis_counters.protocol.keys import KeySpace, name_of, shard_of
+from redis_counters.protocol.refusals import error_for
+from redis_counters.protocol.registry import scanned
+
+PAGE = 250  # shards that one script reads
+_SCANNED = 1_000  # members of one answer
+MOST_GAPS = 100_000  # that are kept
+
+
+class Shard(NamedTuple):
+    """A shard of a counter."""
+
+    bucket: int
+    number: int
+    name: bytes
+
+    @property
+    def member(self) -> bytes:
+        """As it stands in the change index."""
+        return b"%d:%b" % (self.number, self.name)
+
+
+class Region(NamedTuple):
+    """A region that is compared."""
+
+    name: str
+    server: Transport
+    facts: Facts
+
+
+@dataclass(slots=True)
+class Comparison:
+    """What was compared so far. ``gaps``: by shard; ``unindexed``: by region, keys that no exchange will find."""
+
+    shards: int = 0
+    buckets: int = 0
+    gaps: dict[Shard, list[Gap]] = field(default_factory=dict)
+    unindexed: dict[str, list[Shard]] = field(default_factory=dict)
+    more: int = 0  # gaps that were not kept
+
+
+class Verifier:
+    """Compares regions. ``show`` is called after each page. Cost: every shard is read once in every region."""
+
+    def __init__(self, regions: Sequence[Region], keys: KeySpace, show: Callable[[Comparison], object]) -> None:
+        self._regions, self._keys, self._show = regions, keys, show
+        self._evicted = evicted_of({region.name: region.facts for region in regions})
+        self._names = sorted({name for region in regions for name in (region.name, *region.facts.members)})
+        self.found = Comparison()
+
+    def compare(self) -> None:
+        """Every shard that some region's change index has, or that lies in some region, is compared."""
+        for bucket in range(self._keys.buckets):
+            known = {region.name: self._indexed(region, bucket) for region in self._regions}
+            for page in pieces(sorted(set().union(*known.values())), PAGE):
+                self._compare(page, known)
+                self._show(self.found)
+            self.found.buckets += 1
+        for region in self._regions:
+            self.found.unindexed[region.name] = self._unindexed(region)
+        loose = sorted({shard for shards in self.found.unindexed.values() for shard in shards})
+        for bucket in range(self._keys.buckets):
+            for page in pieces([shard for shard in loose if shard.bucket == bucket], PAGE):
+                self._compare(page, {})
+
+    def look_again(self) -> None:
+        """Of what differed, what has arrived meanwhile is no difference any more."""
+        waiting = self.found.gaps
+        for bucket in sorted({shard.bucket for shard in waiting}):
+            for page in pieces([shard for shard in waiting if shard.bucket == bucket], PAGE):
+                texts = self._texts(page)
+                for place, shard in enumerate(page):
+                    left = [gap for gap in waiting[shard] if not closed(gap, state_of(texts[gap.region][place]))]
+                    if left:
+                        waiting[shard] = left
+                    else:
+                        del waiting[shard]
+
+    def _compare(self, page: Sequence[Shard], known: Mapping[str, set[Shard]]) -> None:
+        texts = self._texts(page)
+        self.found.shards += len(page)
+        for place, shard in enumerate(page):
+            here = {name: told[place] for name, told in texts.items()}
+            if len(set(here.values())) == 1 and not next(iter(here.values())).startswith(b"!"):
+                continue  # the text is canonical
+            remembered = frozenset(name for name, shards in known.items() if shard in shards)
+            facts = Known(self._evicted, remembered, self._pulled(shard))
+            if found := list(gaps({name: state_of(text) for name, text in here.items()}, facts)):
+                if len(self.found.gaps) < MOST_GAPS:
+                    self.found.gaps[shard] = found
+                else:
+                    self.found.more += len(found)
+
+    def _texts(self, page: Sequence[Shard]) -> dict[str, list[bytes]]:
+        """The states of shards of one bucket, by region."""
+        keys = [self._keys.shard_key(shard.name, shard.number)[1] for shard in page]
+        found = {}
+        for region in self._regions:
+            (raw,) = region.server.ask([Command(Script.ENTRIES_READ, keys, (region.name.encode(), b""))])
+            if isinstance(raw, ErrorReply):
+                raise error_for(raw, Script.ENTRIES_READ)
+            texts = list_of(raw, len(keys))
+            found[region.name] = [text if isinstance(text, bytes) else str(text).encode() for text in texts]
+        return found
+
+    def _pulled(self, shard: Shard) -> frozenset[tuple[str, str]]:
+        """(region, owner), where the region's mark covers the last change of the shard in the owner's region."""
+        return frozenset(
+            (region.name, owner.name)
+            for owner in self._regions
+            for stamp in self._stamps(owner, shard)
+            for region in self._regions
+            if region is not owner and region.facts.buckets and owner.facts.buckets
+            for mark in [region.facts.buckets[shard.bucket].marks.get(owner.name)]
+            if mark is not None
+            and mark.version >= stamp
+            and mark.incarnation.startswith(owner.facts.buckets[shard.bucket].generation)
+        )
+
+    def _stamps(self, owner: Region, shard: Shard) -> Iterator[int]:
+        (raw,) = owner.server.ask([Command(None, (self._keys.index(shard.bucket),), (shard.member,), b"ZSCORE")])
+        if isinstance(raw, (bytes, float)):
+            yield int(float(raw))
+
+    def _indexed(self, region: Region, bucket: int) -> set[Shard]:
+        """The shards that a region remembers to have had."""
+        return {s for index in self._indexes(region, bucket) for s in self._members(region, bucket, index)}
+
+    def _indexes(self, region: Region, bucket: int) -> list[bytes]:
+        """One for each region, itself first."""
+        peers = [name for name in self._names if name != region.name]
+        return [self._keys.index(bucket), *(self._keys.merged(bucket, name.encode()) for name in peers)]
+
+    def _members(self, region: Region, bucket: int, index: bytes) -> Iterator[Shard]:
+        """Those with a stamp: a member without one stands for no shard (region_join)."""
+        cursor, begun = b"0", False
+        while not begun or cursor != b"0":
+            begun = True
+            (raw,) = region.server.ask([Command(None, (index,), (cursor, b"COUNT", _SCANNED), b"ZSCAN")])
+            if (told := scanned(raw, fields=False)) is None:
+                return
+            cursor, page = told
+            stamped = (member for member, score in zip(page[::2], page[1::2], strict=True) if score != b"0")
+            yield from (shard for member in stamped if (shard := _shard(bucket, member)) is not None)
+
+    def _unindexed(self, region: Region) -> list[Shard]:
+        """The shards that lie in a region, and that no index of it has."""
+        if region.facts.keys is None:
+            return []
+        lying: set[Shard] = set()
+
+        def visit(found: dict[int, list[bytes]]) -> Generator[list[Command], list[object], None]:
+            pages = [[Shard(bucket, shard_of(key), name_of(key)) for key in keys] for bucket, keys in found.items()]
+            answers = yield [
+                Command(None, (index,), [shard.member for shard in page], b"ZMSCORE")
+                for page in pages
+                for index in self._indexes(region, page[0].bucket)
+            ]
+            for page, told in zip(pages, pieces(answers, len(self._names)), strict=True):
+                scores = zip(*(list_of(raw, len(page)) for raw in told), strict=True)
+                lying.update(
+                    shard for shard, each in zip(page, scores, strict=True) if all(score is None for score in each)
+                )
+
+        driven(region.server, walk_over(self._keys, list(range(self._keys.buckets)), visit))
+        return sorted(lying)
+
+
+def _shard(bucket: int, member: object) -> Shard | None:
+    number, colon, name = member.partition(b":") if isinstance(member, bytes) else (b"", b"", b"")
+    return Shard(bucket, int(number), name) if colon and number.isdigit() else None

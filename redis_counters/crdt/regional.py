@@ -1,0 +1,152 @@
+"""What a shard is to its peers: one entry for each region and dot, under each a floor, all merged by maximum.
+
+A region is one replica for each key that it had (its dot names the creation of the key): so a region that lost a key,
+and counts again, goes on in another entry, and is not masked by what the old one had come to. What an exchange carries
+is such a state, as one line of text: ``K EXPIRY REGION/DOT,P,N,FP,FN ...``, trailing ``,0`` left out, ordered by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from redis_counters.crdt.entries import AT, MINUS, PLUS, TILDE, Entry, count_of, entries_of
+from redis_counters.crdt.gcounter import GCounter
+from redis_counters.crdt.pncounter import PNCounter
+from redis_counters.crdt.resettable import ResettableCounter
+
+__all__ = ["RegionalShard", "as_text", "parse_fields", "parse_text"]
+
+
+@dataclass(frozen=True, slots=True)
+class RegionalShard:
+    """Entries by ``REGION/DOT``, which are the actors of a resettable counter; the number of shards; the expiry.
+
+    ``shards``: 0 if it does not say, as in every shard but the first. ``expiry``: epoch milliseconds, 0 for never.
+
+    Cost: every operation is O(entries). Raises: as `PNCounter`.
+    Source: a product of lattices, as `ResettableCounter`.
+    """
+
+    counts: ResettableCounter = field(default_factory=ResettableCounter)
+    shards: int = 0
+    expiry: int = 0
+
+    @classmethod
+    def bottom(cls) -> RegionalShard:
+        """No such key."""
+        return cls()
+
+    @property
+    def value(self) -> int:
+        """What was counted in any region and no reset has seen, as far as this state knows."""
+        return self.counts.value
+
+    def values(self) -> dict[bytes, int]:
+        """What each region's part of the value is."""
+        found: dict[bytes, int] = {}
+        for place in self.places():
+            region = place[: place.index(b"/")]
+            plus, minus, floor_plus, floor_minus = self.entry(place)
+            found[region] = found.get(region, 0) + plus - floor_plus - minus + floor_minus
+        return found
+
+    def places(self) -> list[bytes]:
+        """The entries' names, in order."""
+        totals, floors = self.counts.totals, self.counts.floors
+        return sorted({*totals.plus.slots, *totals.minus.slots, *floors.plus.slots, *floors.minus.slots})
+
+    def entry(self, place: bytes) -> Entry:
+        """An entry's increments, decrements, and the floors under the two."""
+        totals, floors = self.counts.totals, self.counts.floors
+        return [half.slots.get(place, 0) for half in (totals.plus, totals.minus, floors.plus, floors.minus)]
+
+    def increment(self, place: bytes, amount: int = 1) -> RegionalShard:
+        """The entry's total is higher."""
+        return replace(self, counts=self.counts.increment(place, amount))
+
+    def decrement(self, place: bytes, amount: int = 1) -> RegionalShard:
+        """The entry's total of decrements is higher."""
+        return replace(self, counts=self.counts.decrement(place, amount))
+
+    def increment_delta(self, place: bytes, amount: int = 1) -> RegionalShard:
+        """What `increment` would change, alone."""
+        return RegionalShard(self.counts.increment_delta(place, amount))
+
+    def decrement_delta(self, place: bytes, amount: int = 1) -> RegionalShard:
+        """What `decrement` would change, alone."""
+        return RegionalShard(self.counts.decrement_delta(place, amount))
+
+    def reset(self) -> RegionalShard:
+        """The value is 0: every floor is its total. Idempotent."""
+        return replace(self, counts=self.counts.reset())
+
+    def without(self, region: bytes) -> RegionalShard:
+        """What is told to a region: it knows its own entries better, but not what was reset."""
+        places = [p for p in self.places() if not p.startswith(region + b"/") or any(self.entry(p)[2:])]
+        return replace(self, counts=_counts({place: self.entry(place) for place in places}))
+
+    def merge(self, other: RegionalShard, /) -> RegionalShard:
+        """Of each total and each floor, of the number of shards and the expiry, the larger."""
+        return RegionalShard(
+            self.counts.merge(other.counts), max(self.shards, other.shards), max(self.expiry, other.expiry)
+        )
+
+    def __le__(self, other: RegionalShard, /) -> bool:
+        """Whether nothing in it is above the other's."""
+        return self.counts <= other.counts and self.shards <= other.shards and self.expiry <= other.expiry
+
+    def decompose(self) -> Iterator[RegionalShard]:
+        """One state for each total, each floor, the number of shards and the expiry."""
+        yield from (RegionalShard(part) for part in self.counts.decompose())
+        if self.shards:
+            yield RegionalShard(shards=self.shards)
+        if self.expiry:
+            yield RegionalShard(expiry=self.expiry)
+
+
+def parse_fields(fields: Mapping[bytes, bytes], region: bytes = b"", expiry: int = 0) -> RegionalShard:
+    """Return what a shard's fields are to its peers; ``region``: the name of the region that they are of.
+
+    Raises: ValueError, naming the field, for a count that is not a decimal.
+    """
+    counted = {PLUS: 0, MINUS: 0}
+    special: list[tuple[bytes, bytes]] = []
+    for name, raw in fields.items():
+        if AT in name:
+            special.append((name, raw))
+        elif name and name[-1] in (PLUS, MINUS):
+            counted[name[-1]] += -count_of(name, raw) if name[0] == TILDE else count_of(name, raw)
+    entries = entries_of(special, fields.get(b"d", b""), counted[PLUS], counted[MINUS])
+    named = {region + place if place.startswith(b"/") else place: entry for place, entry in entries.items()}
+    return RegionalShard(_counts(named), count_of(b"k", fields[b"k"]) if b"k" in fields else 0, expiry)
+
+
+def parse_text(text: bytes) -> RegionalShard:
+    """Return the state that a canonical text tells; empty: there is no such key. Raises: ValueError."""
+    if not text:
+        return RegionalShard.bottom()
+    shards, expiry, *told = text.split(b" ")
+    entries: dict[bytes, Entry] = {}
+    for one in told:
+        place, *numbers = one.split(b",")
+        if b"/" not in place or not 1 <= len(numbers) <= 4 or place in entries:
+            raise ValueError(f"no entry of a shard: {one[:60]!r}")
+        entries[place] = [count_of(place, number) for number in numbers] + [0] * (4 - len(numbers))
+    return RegionalShard(_counts(entries), count_of(b"K", shards), count_of(b"EXPIRY", expiry))
+
+
+def as_text(state: RegionalShard) -> bytes:
+    """Return the canonical text; equal states have equal texts."""
+    told = [b"%d %d" % (state.shards, state.expiry)]
+    for place in state.places():
+        numbers = state.entry(place)
+        while len(numbers) > 1 and not numbers[-1]:
+            numbers.pop()
+        told.append(b",".join([place, *(b"%d" % number for number in numbers)]))
+    return b" ".join(told)
+
+
+def _counts(entries: Mapping[bytes, Entry]) -> ResettableCounter:
+    halves = [GCounter({place: entry[i] for place, entry in entries.items()}) for i in range(4)]
+    return ResettableCounter(PNCounter(*halves[:2]), PNCounter(*halves[2:]))

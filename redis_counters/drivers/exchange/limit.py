@@ -1,0 +1,22 @@
+"""Until when threads work for one call of `run_once`: a deadline, or until nobody waits for it any more."""
+
+from __future__ import annotations
+
+import time
+
+BEAT = 0.1  # seconds between looks at whether to end, while an answer is awaited
+
+
+class Limit:
+    """Until when those who work for a `run_once` go on; ``over``: it has ended, however it did."""
+
+    def __init__(self, timeout: float | None) -> None:
+        self.deadline = None if timeout is None else time.monotonic() + timeout
+        self.over = False
+
+    def reached(self) -> bool:
+        return self.over or (self.deadline is not None and time.monotonic() >= self.deadline)
+
+    def left(self) -> float | None:
+        """Return how long to wait for one that looks at it every `BEAT`; None: as long as it takes."""
+        return None if self.deadline is None else max(0.0, self.deadline - time.monotonic()) + 2 * BEAT

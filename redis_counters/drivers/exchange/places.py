@@ -1,0 +1,187 @@
+"""The regions of an exchange as places to ask, and the pairs between them: what both drivers have."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from redis_counters.drivers.chance import mint
+from redis_counters.drivers.redis_py.errors import translate
+from redis_counters.drivers.urls import Opened, open_url
+from redis_counters.errors import CounterError, Refused, SchemaMismatch, Unavailable, UsageError
+from redis_counters.events import Event, EventKind, Observer, log, publish
+from redis_counters.protocol.durability import Durability
+from redis_counters.protocol.exchange.common import Common, Options
+from redis_counters.protocol.exchange.figures import ExchangeStats
+from redis_counters.protocol.exchange.names import Link, check_links, check_name
+from redis_counters.protocol.exchange.pair import Pair, Waiting
+from redis_counters.protocol.keys import CLUSTER_BUCKETS, DEFAULT_BUCKETS
+
+T = TypeVar("T")
+
+PERSISTENCE = 5  # attempts in a row that bring nothing, before `run_once` gives a pair up
+MOST_PAUSE = 2.0  # seconds between attempts while a region is away
+CLOSED = "this exchange is closed"
+MOMENT = 0.02  # seconds until it is looked whether another pair is done with what this one needs, too
+
+
+class Place(NamedTuple, Generic[T]):
+    """A region: how it is asked, and what is to be ended with the exchange, if it made the client."""
+
+    name: str
+    transport: T
+    opened: Opened | None
+
+
+def open_place(name: str, client: object, make: Any, *, asyncio: bool) -> Place[Any]:
+    """Return the place of a region, given as URL or client. Raises TypeError, UsageError."""
+    check_name(name)
+    try:
+        if not isinstance(client, str):
+            return Place(name, make(client), None)
+        opened = open_url(client, asyncio=asyncio)
+        try:
+            return Place(name, make(opened.client), opened)
+        except BaseException:
+            opened.stop()
+            raise
+    except UsageError as error:
+        raise UsageError(f"region {name}: {error}") from error
+
+
+class Places(Generic[T]):
+    """All regions and pairs of one exchange."""
+
+    def __init__(
+        self,
+        places: Mapping[str, Place[T]],
+        namespace: bytes,
+        interval: float,
+        durability: Durability | None,
+        links: Iterable[Link] | None,
+        observer: Observer | None,
+    ) -> None:
+        grouped = any(getattr(place.transport, "grouped", False) for place in places.values())
+        buckets = CLUSTER_BUCKETS if grouped else DEFAULT_BUCKETS
+        options = Options(namespace, interval, durability, buckets, time.monotonic, random.random, mint)
+        self.common = Common(options)
+        self.places = dict(places)
+        self.pairs: dict[Link, Pair] = {}
+        self.observer = observer
+        self.evicted: set[str] = set()  # regions that take part no more
+        self._told: set[Link] = set()  # pairs of which it was told that they fail
+        wanted = check_links(links, self.places)
+        self.common.expect(name.encode() for link in wanted for name in link)
+        self.link(wanted)
+
+    def links_with(self, new: Collection[str], links: Iterable[Link] | None) -> list[Link]:
+        """Return the pairs that come with new regions. Raises TypeError, UsageError.
+
+        By default everyone who takes part asks them, and they ask everyone.
+        """
+        every = dict.fromkeys([*self.places, *new])
+        if links is not None:
+            return check_links(links, every)
+        taking_part = [name for name in every if name in new or name not in self.evicted]
+        return [link for link in check_links(None, taking_part) if set(link) & set(new)]
+
+    def link(self, links: Iterable[Link]) -> None:
+        """These pairs take part, too."""
+        pairs = dict(self.pairs)
+        for link in links:
+            source, destination = (name.encode() for name in link)
+            pairs.setdefault(link, Pair(source, destination, self.common))
+        self._share_out(pairs)
+
+    def unlink(self, name: str) -> None:
+        """No pair with this region takes part any more."""
+        self.evicted.add(name)
+        self.common.waiting.discard(name.encode())
+        self._share_out({link: pair for link, pair in self.pairs.items() if name not in link})
+
+    def _share_out(self, pairs: dict[Link, Pair]) -> None:
+        """Of the two directions between two regions one compares, for both."""
+        for (source, destination), pair in pairs.items():
+            pair.both = (destination, source) in pairs
+            pair.compares = not pair.both or source < destination
+        self.pairs = pairs  # another one: who goes through it is not disturbed
+
+    def stats(self) -> ExchangeStats:
+        return ExchangeStats({link: pair.stats() for link, pair in self.pairs.items()})
+
+    def failed(self, link: Link, error: Exception) -> CounterError:
+        """The pair did not get through; that is told once, until it does again. Return what it failed with, as ours."""
+        ours = error if isinstance(error, CounterError) else Unavailable(f"an error of this library: {error!r}")
+        if ours is not error:
+            log.error("exchange from %s to %s", *link, exc_info=error)
+        pair = self.pairs.get(link)
+        if pair is not None and not isinstance(ours, Waiting):
+            pair.failed(ours)
+            self.tell(link, ours)
+        return ours
+
+    def _tell_lost(self, link: Link) -> None:
+        """It is told that one of the two had less of its own counts than the other."""
+        pair = self.pairs.get(link)
+        if pair is None:
+            return
+        for side, name in enumerate(link):
+            lost, pair.tally.behind[side] = pair.tally.behind[side], 0
+            if lost:
+                message = (
+                    f"region {name} had lost counts of its own, in {lost:,} shards: {link[1 - side]} gave them back. "
+                    "What is counted anew there may not show until as much is counted again: if nobody tells the old "
+                    "counts again (a restored backup), use redis-counters regions renew"
+                )
+                publish(Event(EventKind.REGION_BEHIND, message), self.observer)
+
+    def tell(self, link: Link, error: CounterError | None) -> None:
+        """How the last round went is told, if it went otherwise than the one before; and what was lost in it."""
+        self._tell_lost(link)
+        failing = error is not None
+        if failing == (link in self._told):
+            return
+        if failing:
+            self._told.add(link)
+            event = Event(EventKind.EXCHANGE_FAILED, f"{link[0]} to {link[1]}: {error}; it is tried again")
+        else:
+            self._told.discard(link)
+            event = Event(EventKind.EXCHANGE_RECOVERED, f"{link[0]} to {link[1]}")
+        publish(event, self.observer)
+
+
+class Attempts:
+    """Of `run_once` at one pair: when it is given up. ``done``: buckets that got through, which are passed over."""
+
+    def __init__(self) -> None:
+        self.done: set[int] = set()
+        self._before = 0  # buckets that were done after the attempt before
+        self._in_vain = 0  # attempts in a row
+
+    def over(self, error: CounterError) -> bool:
+        """Return whether the attempt that ended with this error was the last."""
+        if not isinstance(error, Waiting):
+            self._in_vain = 0 if len(self.done) > self._before else self._in_vain + 1
+            self._before = len(self.done)
+        return self._in_vain >= PERSISTENCE or isinstance(error, (Refused, UsageError))
+
+    def pause(self) -> float:
+        """Return how many seconds to wait before the next."""
+        return MOMENT * 2.0**self._in_vain
+
+
+def too_late(link: Link, pair: Pair) -> CounterError:
+    """Return the error for a pair that `run_once` waits for no longer."""
+    return Unavailable(f"{link[0]} to {link[1]}: not done in time: {pair.tally.last_error or 'no answer'}")
+
+
+def of_region(error: BaseException, name: str) -> CounterError | None:
+    """Return our error for what came up when a region was asked, with its name; None if it is not ours."""
+    ours = translate(error)
+    if ours is None or isinstance(ours, SchemaMismatch):  # (whose text names regions)
+        return ours
+    told = type(ours)(f"region {name}: {ours}")
+    told.__cause__ = error
+    return told

@@ -1,0 +1,292 @@
+"""An exchange by tasks of asyncio: one for each directed pair, each with a connection to both of its regions."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from typing import Any, TypeVar
+
+from redis_counters.drivers.exchange.places import (
+    CLOSED,
+    MOMENT,
+    MOST_PAUSE,
+    Attempts,
+    Place,
+    Places,
+    of_region,
+    too_late,
+)
+from redis_counters.drivers.redis_py.errors import translate
+from redis_counters.drivers.redis_py.wire import undecoded
+from redis_counters.drivers.transport import AwaitedLane, AwaitedTransport
+from redis_counters.errors import CounterError, Unavailable
+from redis_counters.protocol.commands import Command, NoAnswer
+from redis_counters.protocol.exchange.asks import Send, Steps
+from redis_counters.protocol.exchange.names import Link
+from redis_counters.protocol.exchange.operations import Operation, catch_up
+from redis_counters.protocol.exchange.pair import Pair, Waiting
+
+T = TypeVar("T")
+
+
+class TaskExchange:
+    """Drives an exchange with tasks of one event loop."""
+
+    def __init__(self, places: Places[AwaitedTransport]) -> None:
+        self.places = places
+        self.ended = False
+        self.running = False
+        self.tasks: dict[Link, asyncio.Task[None]] = {}
+        self.busy: dict[Link, asyncio.Lock] = {}  # who works on a pair: its task, or `run_once`
+
+    def opened(self) -> Mapping[str, Place[AwaitedTransport]]:
+        """Return the regions. Raises Unavailable, if the exchange is closed."""
+        places = self.places.places
+        if self.ended:
+            raise Unavailable(CLOSED)
+        return places
+
+    def start(self) -> None:
+        self.opened()
+        self.running = True
+        for link in self.places.pairs:
+            if link not in self.tasks or self.tasks[link].done():
+                name = f"redis-counters-exchange {link[0]}>{link[1]}"
+                self.tasks[link] = asyncio.get_running_loop().create_task(self._run(link), name=name)
+
+    async def close(self, timeout: float) -> None:
+        self.ended = True
+        tasks = [task for task in self.tasks.values() if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        try:
+            if tasks:
+                await asyncio.wait(tasks, timeout=timeout)
+        finally:  # also if who closes it is cancelled: nobody else ends the connections
+            places, self.places.places = self.places.places, {}
+            await self.end(places.values())
+
+    async def end(self, places: Iterable[Place[AwaitedTransport]]) -> None:
+        """What was made for these regions is ended."""
+        for place in places:
+            with suppress(Exception):
+                await place.transport.end()
+            if place.opened is not None:
+                with suppress(Exception):
+                    await place.opened.stop_all_asyncio()
+
+    def abandon(self) -> None:
+        """Nobody holds the exchange any more: its tasks end by themselves. The garbage collector calls this."""
+        self.ended = True
+
+    # -- one pair
+
+    async def _run(self, link: Link) -> None:
+        """The task of a pair: again and again, as long as the pair takes part."""
+        from tenacity import AsyncRetrying, retry_if_exception_type, stop_never, wait_random_exponential
+
+        interval = self.places.common.options.interval
+        while self._takes_part(link):
+            again = AsyncRetrying(
+                retry=retry_if_exception_type(CounterError),
+                wait=wait_random_exponential(multiplier=interval, min=MOMENT, max=MOST_PAUSE),
+                stop=stop_never,
+                reraise=True,
+            )
+            await again(self._session, link)
+
+    def _takes_part(self, link: Link, pair: Pair | None = None) -> bool:
+        there = self.places.pairs.get(link)
+        return not self.ended and there is not None and pair in (None, there)
+
+    async def _session(self, link: Link) -> None:
+        """Rounds over one pair of connections. Ends without an error, if it had got through before one came up."""
+        pair = self.places.pairs.get(link)
+        if pair is None:
+            return
+        looks = pair.tally.looks
+        try:
+            async with Lanes([self.places.places[name] for name in link], self.places) as lanes:
+                async with self._busy(link):
+                    await drive(pair.connect(), lanes, link)
+                while self._takes_part(link, pair) and not pair.stale:
+                    async with self._busy(link):
+                        broken = await drive(pair.round(), lanes, link)
+                    self.places.tell(link, pair.error)
+                    if broken is not None:
+                        raise broken
+                    await asyncio.sleep(pair.wait())
+        except Waiting:
+            await asyncio.sleep(MOMENT)
+        except Exception as error:
+            if self.ended:  # `close` has ended the connections
+                return
+            ours = self.places.failed(link, error)
+            if pair.tally.looks == looks:
+                raise ours from error
+            await asyncio.sleep(max(MOMENT, self.places.common.options.interval))
+
+    def _busy(self, link: Link) -> asyncio.Lock:
+        return self.busy.setdefault(link, asyncio.Lock())
+
+    # -- all pairs, once
+
+    async def run_once(self, timeout: float | None) -> None:
+        """Raises the first error of a pair that did not get through, when all others have."""
+        self.opened()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        errors: dict[Link, CounterError] = {}
+        pairs = self.places.pairs
+        for what in catch_up(list(pairs.values())):
+            links = [link for link in pairs if link not in errors]
+            work = (self._once_in_time(link, pairs[link], what, deadline) for link in links)
+            came = zip(links, await asyncio.gather(*work), strict=True)
+            errors |= {link: error for link, error in came if error is not None}
+        for error in errors.values():
+            raise error
+
+    async def _once_in_time(self, link: Link, pair: Pair, what: str, deadline: float | None) -> CounterError | None:
+        work = asyncio.ensure_future(self._once(link, pair, what, deadline))
+        try:
+            await asyncio.wait({work}, timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
+        finally:
+            if not work.done():
+                work.cancel()
+                await asyncio.wait({work})
+        if work.cancelled():
+            return too_late(link, pair)
+        return work.result()
+
+    async def _once(self, link: Link, pair: Pair, what: str, deadline: float | None) -> CounterError | None:
+        """Return what a pair failed with, at last."""
+        attempts = Attempts()
+        everything = pair.pull_all if what == "pull" else pair.compare_all
+        while True:
+            try:
+                places = self.opened()
+                two = [places[name] for name in link]
+                async with self._busy(link), Lanes(two, self.places) as lanes:
+                    await drive(pair.connect(), lanes, link)
+                    await drive(everything(attempts.done), lanes, link)
+                self.places.tell(link, pair.error)
+                if pair.error is None:
+                    return None
+                error: CounterError = pair.error
+            except Exception as failed:
+                if self.ended:  # `close` has ended the connections
+                    return Unavailable(CLOSED)
+                error = self.places.failed(link, failed)
+            if attempts.over(error) or (deadline is not None and time.monotonic() >= deadline):
+                return error
+            await asyncio.sleep(attempts.pause())
+
+    # -- regions
+
+    async def operate(self, operation: Operation[T]) -> T:
+        """Ask regions as an operation wants, all at the same time; return its result."""
+        found: Mapping[bytes, Any] | None = None
+        while True:
+            try:
+                plans = next(operation) if found is None else operation.send(found)
+            except StopIteration as stop:
+                result: T = stop.value
+                return result
+            answers = await asyncio.gather(*(self._ask(name.decode(), plan) for name, plan in plans.items()))
+            found = dict(zip(plans, answers, strict=True))
+
+    async def ask(self, name: str, plan: Generator[list[Command], list[object], T]) -> T:
+        """Return what a plan comes to at a region. Raises our errors."""
+        result: Any = await self._ask(name, plan)
+        if isinstance(result, CounterError):
+            raise of_region(result, name) or result
+        return result  # type: ignore[no-any-return]
+
+    async def _ask(self, name: str, plan: Generator[list[Command], list[object], Any]) -> object:
+        """Return what a plan comes to at a region, or our error."""
+        place = self.places.places.get(name)
+        if self.ended:
+            return Unavailable(CLOSED)
+        if place is None:
+            return Unavailable("not among the regions of this exchange")
+        return await ask(place.transport, plan)
+
+
+async def ask(transport: AwaitedTransport, plan: Generator[list[Command], list[object], Any]) -> object:
+    """Return what a plan comes to, or the CounterError that ended it."""
+    answers: list[object] | None = None
+    try:
+        while True:
+            try:
+                commands = next(plan) if answers is None else plan.send(answers)
+            except StopIteration as stop:
+                return stop.value
+            answers = await transport.ask(commands)
+    except Exception as error:
+        ours = translate(error)
+        if ours is None:
+            raise
+        return ours
+    finally:
+        plan.close()
+
+
+class Lanes:
+    """A connection to each of two regions, open as long as it is entered."""
+
+    def __init__(self, two: Sequence[Place[AwaitedTransport]], places: Places[AwaitedTransport]) -> None:
+        self._two = two
+        self._places = places
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> list[AwaitedLane]:
+        lanes = []
+        try:
+            for place in self._two:
+                try:
+                    lanes.append(await self._stack.enter_async_context(place.transport.lane()))
+                except Exception as error:
+                    self._places.common.saw(place.name.encode(), None)
+                    ours = of_region(error, place.name)
+                    raise (ours or error) from error
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return lanes
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self._stack.__aexit__(*error)
+
+
+async def drive(steps: Steps, lanes: Sequence[AwaitedLane], link: Link) -> CounterError | None:
+    """Do what the steps say, over these lanes. Raises our errors, with the name of the region.
+
+    Returns why some had no answer: one server of a cluster has broken off, and is not asked any more in this lane.
+    """
+    answer: object = None
+    broken: CounterError | None = None
+    side = 0
+    try:
+        while True:
+            try:
+                step = steps.send(answer)
+            except StopIteration:
+                return broken
+            side = step.side
+            if isinstance(step, Send):
+                await lanes[side].send(step.command, step.text)
+                answer = None
+            else:
+                answer = await lanes[side].receive()
+                if (client := getattr(lanes[side], "client", None)) is not None:
+                    answer = undecoded(answer, client)
+                if isinstance(answer, NoAnswer):
+                    broken = of_region(answer.error, link[side])
+    except CounterError:
+        raise
+    except Exception as error:
+        ours = of_region(error, link[side])
+        raise (ours or error) from error
+    finally:
+        steps.close()

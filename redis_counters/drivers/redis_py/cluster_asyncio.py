@@ -1,0 +1,253 @@
+"""A Redis Cluster as a transport of the asyncio driver; as `cluster`, awaited.
+
+redis.asyncio finds out which primary has which slots. Its nodes have no pool to take a connection from, so there is one
+per primary here, made with the node's own options, and closed with the client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, suppress
+from types import TracebackType
+from typing import Any
+
+from redis import exceptions
+from redis.asyncio import ConnectionPool, Redis, RedisCluster
+from redis.asyncio.cluster import ClusterNode
+from redis.cluster import PRIMARY
+
+from redis_counters.drivers.pacing import again_options, all_answered
+from redis_counters.drivers.redis_py import inherited
+from redis_counters.drivers.redis_py.asked import Asked
+from redis_counters.drivers.redis_py.errors import translate
+from redis_counters.drivers.redis_py.hash_slots import BROKEN, Address, HashSlots, primaries_in
+from redis_counters.drivers.redis_py.lanes import AsyncioLane, AwaitedExchanging
+from redis_counters.drivers.redis_py.under_way import ASKING, EVERYWHERE, Sent, UnderWay
+from redis_counters.drivers.redis_py.wire import undecoded
+from redis_counters.errors import CounterError, Unavailable
+from redis_counters.protocol.commands import Command, NoAnswer
+
+AWAITED_BROKEN = (*BROKEN, asyncio.TimeoutError)
+
+
+class ClusterAsyncio(HashSlots):
+    """The primaries of a cluster, by a client of redis.asyncio, which connects when it is first used."""
+
+    grouped = True
+    _client: RedisCluster
+
+    def __init__(self, client: RedisCluster) -> None:
+        super().__init__(client)
+        self._named = dict(client.nodes_manager.startup_nodes)  # they may lead elsewhere by now, which redis-py forgets
+        self._lock = asyncio.Lock()
+        self._nodes: dict[Address, Redis] = {}
+        self._unfinished = False  # then the client takes itself for closed, whatever connections it has
+
+    def reply_timeout(self) -> float | None:
+        limit: float | None = self._client.get_connection_kwargs().get("socket_timeout")
+        return limit
+
+    def lane(self) -> ClusterLaneAsyncio:
+        return ClusterLaneAsyncio(self)
+
+    async def ask(self, commands: Sequence[Command]) -> list[object]:
+        return all_answered(await self.ask_each(commands))
+
+    async def ask_each(self, commands: Sequence[Command]) -> list[object]:
+        from tenacity import AsyncRetrying
+
+        asked = Asked(commands)
+        try:
+            async for attempt in AsyncRetrying(**again_options()):
+                with attempt:
+                    asked.take(await self._ask(asked.left()))
+                    self.stale = self.stale or asked.error is not None
+                    asked.check()
+        except Unavailable:
+            if not asked.answers:
+                raise
+        return asked.answers
+
+    async def _ask(self, commands: Sequence[Command]) -> list[object]:
+        try:
+            async with self.lane() as lane:
+                return await lane.exchange(commands)
+        except AWAITED_BROKEN as error:
+            raise translate(error) or error from error
+
+    async def look_up(self) -> RedisCluster:
+        """Return the client, which knows the slots; if that may have changed, it has asked again."""
+        async with self._lock:
+            before = self._nodes_of_client()
+            await self._initialize()
+            if self.stale:
+                self.stale = False
+                try:
+                    await self._ask_for_slots()
+                except BaseException:
+                    self.stale = True
+                    raise
+                self._moved.clear()
+            # redis-py closes these, too, but later, and nobody waits for it: the event loop may be closed by then.
+            left = before.keys() - self._nodes_of_client().keys()
+            for number in left:
+                with suppress(*AWAITED_BROKEN):
+                    await before[number].disconnect()
+        return self._client
+
+    async def _initialize(self) -> None:
+        """The client knows the slots, the first time. It may lack what it has to ask the first primary for."""
+        if self._unfinished:
+            return
+        try:
+            await self._client.initialize()
+        except AWAITED_BROKEN:
+            if not self._client.nodes_manager.slots_cache:
+                raise
+            self._unfinished = True  # commands, which only `execute_command` needs
+
+    def _nodes_of_client(self) -> dict[int, ClusterNode]:
+        """Return the nodes that the client has connections to, each once: two of the same name are equal."""
+        manager = self._client.nodes_manager
+        return {id(node): node for node in (*manager.nodes_cache.values(), *manager.startup_nodes.values())}
+
+    async def _ask_for_slots(self) -> None:
+        manager = self._client.nodes_manager
+        try:
+            await manager.initialize()
+        except exceptions.RedisClusterException:
+            manager.startup_nodes = self._named | manager.startup_nodes
+            await manager.initialize()
+
+    async def address_of(self, command: Command) -> Address:
+        """Return the primary that the command belongs to. Raises Unavailable if its slot has none."""
+        return self.address_in(await self.look_up(), command)
+
+    async def primaries(self) -> list[Address]:
+        """Return where all primaries are."""
+        return primaries_in(await self.look_up())
+
+    async def lane_to(self, address: Address) -> AsyncioLane:
+        """Return a lane to one server."""
+        client = await self.look_up() if address not in self._nodes else None
+        if client is not None and address not in self._nodes:  # another task may have been here meanwhile
+            node: Any = client.get_node(host=address[0], port=address[1])
+            if node is None:  # it has no slot yet, and the first is on its way there
+                options: dict[str, Any] = client.get_connection_kwargs()
+                node = ClusterNode(*address, PRIMARY, **options)
+            pool = ConnectionPool(connection_class=node.connection_class, **_options(node))
+            self._nodes[address] = Redis(connection_pool=pool)
+        return AsyncioLane(self._nodes[address])
+
+    def drop_connections(self, *, of_parent: bool) -> None:
+        self._lock = asyncio.Lock()
+        for client in self._nodes.values():
+            inherited.drop_connections(client, of_parent=of_parent)
+        self._nodes.clear()
+        inherited.drop_connections_of_nodes(self._client, of_parent=of_parent)
+        self.stale = True
+
+    async def disconnect(self) -> None:
+        await self.end()
+        await self._client.aclose()
+
+    async def end(self) -> None:
+        for address, client in list(self._nodes.items()):
+            await client.connection_pool.disconnect()
+            self._nodes.pop(address, None)  # not before: who is cancelled here may come again
+        if self._unfinished:
+            for node in self._nodes_of_client().values():
+                await node.disconnect()
+
+
+def _options(node: Any) -> dict[str, Any]:
+    """Return what a node makes its connections with."""
+    options = dict(node.connection_kwargs)
+    for only_of_nodes in ("max_connections", "response_callbacks"):
+        options.pop(only_of_nodes, None)
+    return options
+
+
+class ClusterLaneAsyncio(AwaitedExchanging):
+    """One connection per primary that is needed. Leaving it with unread answers closes theirs."""
+
+    def __init__(self, cluster: ClusterAsyncio) -> None:
+        self._cluster = cluster
+        self._lanes: dict[Address, AsyncioLane] = {}
+        self._under_way = UnderWay(cluster)
+
+    async def __aenter__(self) -> ClusterLaneAsyncio:
+        await self._cluster.look_up()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        lanes, self._lanes = self._lanes, {}
+        stack = AsyncExitStack()
+        for lane in lanes.values():
+            stack.push_async_exit(lane)
+        await stack.__aexit__(kind, error, tb)
+
+    async def send(self, command: Command, text: bool) -> None:
+        sent = self._under_way.new(command, text)
+        try:
+            if command.plain in EVERYWHERE:
+                await self._send_everywhere(sent)
+            else:
+                await self._send_to(await self._cluster.address_of(command), sent)
+        except CounterError as error:
+            sent.answer = NoAnswer(error)
+
+    async def _send_everywhere(self, sent: Sent) -> None:
+        """To every server that was written to in this lane, and to none if one of them has broken off."""
+        self._under_way.check()
+        for address in list(self._lanes) or await self._cluster.primaries():
+            part = Sent(sent.command, sent.text)
+            sent.parts.append(part)
+            await self._send_to(address, part)
+
+    async def receive(self) -> object:
+        sent = self._under_way.next_wanted()
+        while (address := sent.awaits()) is not None:
+            await self._receive_from(address)
+        return sent.whole_answer()
+
+    async def _send_to(self, address: Address, sent: Sent, *, asking: bool = False) -> None:
+        if not self._under_way.aim(address, sent):
+            return
+        try:
+            lane = self._lanes.get(address)
+            if lane is None:
+                lane = await (await self._cluster.lane_to(address)).__aenter__()
+                self._lanes[address] = lane
+            if asking:
+                await lane.send(ASKING, False)
+                self._under_way.sending(address, Sent(ASKING, False))
+            self._under_way.sending(address, sent)
+            await lane.send(sent.command, sent.text)
+        except (CounterError, *AWAITED_BROKEN) as error:
+            await self._lose(address, error)
+            self._under_way.aim(address, sent)  # so it has its answer
+
+    async def _receive_from(self, address: Address) -> None:
+        """The oldest command at this server has its answer, or is at another one now."""
+        lane = self._lanes[address]
+        try:
+            answer = undecoded(await lane.receive(), lane.client)
+        except AWAITED_BROKEN as error:
+            await self._lose(address, error)
+            return
+        redirected = self._under_way.answered(address, answer)
+        if redirected is not None:
+            sent, elsewhere = redirected
+            await self._send_to(self._cluster.follow(elsewhere), sent, asking=not elsewhere.for_good)
+
+    async def _lose(self, address: Address, error: BaseException) -> None:
+        """The server's commands have no answer, and nothing more is sent to it in this lane."""
+        self._under_way.lose(address, error)
+        lane = self._lanes.pop(address, None)
+        if lane is not None:
+            with suppress(*AWAITED_BROKEN):
+                await lane.__aexit__(type(error), error, None)

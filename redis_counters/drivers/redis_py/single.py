@@ -1,0 +1,71 @@
+"""One server (or the primary that Sentinels name) as a transport, in both faces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from redis_counters.drivers.redis_py import inherited
+from redis_counters.drivers.redis_py.asking import ask, ask_asyncio
+from redis_counters.drivers.redis_py.clients import Client, disconnect_idle
+from redis_counters.drivers.redis_py.hashes import Hashes
+from redis_counters.drivers.redis_py.lanes import AsyncioLane, BlockingLane
+from redis_counters.protocol.commands import Command
+
+
+class _Single:
+    """What both faces say of one server."""
+
+    grouped = False
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    def reply_timeout(self) -> float | None:
+        pool = self.client.connection_pool
+        connection: Any = pool.connection_class(**pool.connection_kwargs)  # made, not opened: defaults differ
+        limit: float | None = connection.socket_timeout
+        return limit
+
+
+class Single(_Single):
+    """A client of redis, blocking."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(client)
+        self._hashes = Hashes()
+
+    def lane(self) -> BlockingLane:
+        return BlockingLane(self.client, alone=True)
+
+    def ask(self, commands: Sequence[Command]) -> list[object]:
+        return ask(self.client, commands, self._hashes)
+
+    ask_each = ask  # one server answers all, or none
+
+    def disconnect_idle(self) -> None:
+        disconnect_idle(self.client.connection_pool)
+
+    def begin_in_child(self) -> None:
+        inherited.begin_in_child(self.client)
+
+
+class SingleAsyncio(_Single):
+    """A client of redis.asyncio."""
+
+    def lane(self) -> AsyncioLane:
+        return AsyncioLane(self.client, alone=True)
+
+    async def ask(self, commands: Sequence[Command]) -> list[object]:
+        return await ask_asyncio(self.client, commands)
+
+    ask_each = ask
+
+    def drop_connections(self, *, of_parent: bool) -> None:
+        inherited.drop_connections(self.client, of_parent=of_parent)
+
+    async def disconnect(self) -> None:
+        await self.client.connection_pool.disconnect()
+
+    async def end(self) -> None:
+        """There is nothing besides the client."""

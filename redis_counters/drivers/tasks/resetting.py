@@ -1,0 +1,50 @@
+"""`reset` and `delete` of the asyncio driver: what is buffered first, then the scripts, then what confirms them."""
+
+from __future__ import annotations
+
+from redis_counters.drivers.pacing import all_answered, all_of, closed
+from redis_counters.drivers.redis_py.errors import no_connection_left, translate
+from redis_counters.drivers.tasks.runner import TaskRunner
+from redis_counters.errors import Unavailable
+from redis_counters.protocol.durability import Durability, confirm
+from redis_counters.protocol.resetting import check_confirmed, take_away
+
+
+async def taken_away(runner: TaskRunner, name: bytes, *, delete: bool) -> int:
+    """Return what the counter counted in Redis, and does no more."""
+    if runner.refusing:
+        raise closed()
+    await runner.flush(None, only=name)
+    durability = runner.core.settings.durability
+    if durability is None:
+        return await runner.ask(all_of(take_away(runner.core.reads, name, delete=delete)))
+    try:
+        return await _confirmed(runner, durability, name, delete=delete)
+    except Unavailable as error:
+        if not no_connection_left(error):
+            raise
+    async with runner.rounding:  # a round may have the only connection; between rounds it is free
+        return await _confirmed(runner, durability, name, delete=delete)
+
+
+async def _confirmed(runner: TaskRunner, durability: Durability, name: bytes, *, delete: bool) -> int:
+    """All of it over one connection, or one per server: a confirmation speaks of what its own connection wrote last."""
+    asks, answers = take_away(runner.core.reads, name, delete=delete), None
+    runner.breaker.check()
+    try:
+        async with runner.transport.lane() as lane:
+            while True:
+                try:
+                    commands = asks.send(answers)  # type: ignore[arg-type]  # of a generator that begins
+                except StopIteration as stop:
+                    taken: int = stop.value
+                    break
+                answers = all_answered(await lane.exchange(commands))
+            (raw,) = await lane.exchange([confirm(durability)])
+    except Exception as error:
+        ours = translate(error)
+        if ours is None or ours is error:
+            raise
+        raise ours from error
+    check_confirmed(durability, raw, name, delete=delete)
+    return taken

@@ -1,0 +1,78 @@
+"""What the drivers need of whatever speaks to Redis: few calls, so that another client library could stand here.
+
+`redis_py` has them for one server and for a cluster. Commands go out as `protocol.commands` has them; an answer is what
+Redis says, in bytes, an `ErrorReply`, or a `NoAnswer`. What a transport raises is one of our errors, or one that
+`redis_py.errors.translate` knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import Protocol
+
+from redis_counters.protocol.commands import Command
+
+
+class Lane(Protocol):
+    """What several commands are on their way on; their answers come in the order in which they were sent."""
+
+    def send(self, command: Command, text: bool) -> None: ...
+
+    def receive(self, meanwhile: Callable[[], None], every: float) -> object:
+        """Return the next answer; while there is none, ``meanwhile`` is called at least every so many seconds."""
+
+    def exchange(self, commands: Sequence[Command], meanwhile: Callable[[], None], every: float) -> list[object]:
+        """Return the answers to commands, in order; a script that Redis does not know is sent with its text."""
+
+
+class Transport(Protocol):
+    """A Redis deployment, for the blocking driver."""
+
+    grouped: bool  # keys of different buckets may not go together in one command
+
+    def lane(self) -> AbstractContextManager[Lane]:
+        """A lane; leaving it with unread answers closes its connection."""
+
+    def ask(self, commands: Sequence[Command]) -> list[object]:
+        """Return the answers to commands that may be repeated, in order. Raises our errors."""
+
+    def ask_each(self, commands: Sequence[Command]) -> list[object]:
+        """As `ask`, with a `NoAnswer` for each that there is none of: servers of a cluster fail by themselves."""
+
+    def reply_timeout(self) -> float | None:
+        """How many seconds an answer is waited for; None if the client sets no limit."""
+
+    def disconnect_idle(self) -> None:
+        """Connections that nobody uses are closed."""
+
+    def begin_in_child(self) -> None:
+        """After a fork nothing of the parent's is used."""
+
+
+class AwaitedLane(Protocol):
+    """As `Lane`, awaited."""
+
+    async def send(self, command: Command, text: bool) -> None: ...
+    async def receive(self) -> object: ...
+    async def exchange(self, commands: Sequence[Command]) -> list[object]: ...
+
+
+class AwaitedTransport(Protocol):
+    """As `Transport`, for the driver of asyncio."""
+
+    grouped: bool
+
+    def lane(self) -> AbstractAsyncContextManager[AwaitedLane]: ...
+    async def ask(self, commands: Sequence[Command]) -> list[object]: ...
+    async def ask_each(self, commands: Sequence[Command]) -> list[object]: ...
+    def reply_timeout(self) -> float | None: ...
+
+    def drop_connections(self, *, of_parent: bool) -> None:
+        """New connections are made from now on: the event loop is another, or (``of_parent``) the process is."""
+
+    async def disconnect(self) -> None:
+        """All connections are closed."""
+
+    async def end(self) -> None:
+        """What it made besides the client is closed."""

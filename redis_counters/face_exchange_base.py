@@ -1,0 +1,88 @@
+"""What both faces of the exchange have in common: options, and reading the regions' values."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from redis_counters.drivers.chance import mint
+from redis_counters.drivers.exchange.places import Place, Places, open_place
+from redis_counters.drivers.redis_py.lanes import REPLY_TIMEOUT
+from redis_counters.errors import UsageError
+from redis_counters.events import Observer
+from redis_counters.face import check_timeout
+from redis_counters.protocol.core import Core
+from redis_counters.protocol.durability import Durability, check_durability
+from redis_counters.protocol.exchange.names import Link
+from redis_counters.protocol.keys import namespace_bytes
+from redis_counters.protocol.settings import make_settings
+
+
+def make_places(
+    regions: Mapping[str, Any],
+    make: Any,
+    *,
+    asyncio: bool,
+    namespace: str,
+    interval: float,
+    durability: Durability | None,
+    links: Iterable[Link] | None,
+    observer: Observer | None,
+) -> Places[Any]:
+    """Return the regions and the pairs between them. Raises TypeError, UsageError for an option."""
+    if not isinstance(regions, Mapping):
+        raise TypeError(f"regions must be a mapping from names to URLs or clients, not {type(regions).__name__}")
+    if observer is not None and not callable(observer):
+        raise TypeError(f"observer must be callable, not {type(observer).__name__}")
+    if isinstance(interval, bool) or not isinstance(interval, (int, float)):
+        raise TypeError(f"interval must be a number of seconds, not {type(interval).__name__}")
+    if not 0.001 <= interval <= 3600:
+        raise UsageError(f"interval must be between 0.001 and 3600 seconds, got {interval}")
+    check_durability(durability)
+    name = namespace_bytes(namespace)
+    places = open_places(regions, make, asyncio=asyncio, durability=durability)
+    try:
+        return Places(places, name, float(interval), durability, links, observer)
+    except BaseException:
+        stop_all(places.values())
+        raise
+
+
+def open_places(
+    regions: Mapping[str, Any], make: Any, *, asyncio: bool, durability: Durability | None
+) -> dict[str, Place[Any]]:
+    """Return the places of regions, by name. Raises TypeError, UsageError."""
+    places: dict[str, Place[Any]] = {}
+    try:
+        for name, client in regions.items():
+            places[name] = open_place(name, client, make, asyncio=asyncio)
+            if durability is not None:
+                check_timeout(durability, places[name].transport.reply_timeout() or REPLY_TIMEOUT)
+    except BaseException:
+        stop_all(places.values())
+        raise
+    return places
+
+
+def stop_all(places: Iterable[Place[Any]]) -> None:
+    """What was started for them has ended; no connection was made yet."""
+    for place in places:
+        if place.opened is not None:
+            place.opened.stop()
+
+
+def reading_core(places: Places[Any], place: Place[Any]) -> Core:
+    """Return a core that reads the values of a region."""
+    settings = make_settings(namespace=places.common.options.namespace.decode())
+    return Core(settings, mint, time.monotonic, time.time, random.random, grouped=place.transport.grouped)
+
+
+def skew(names: Mapping[Any, bytes], values: Iterable[Mapping[bytes, int]]) -> dict[Any, int]:
+    """Return by how much the values of each name differ."""
+    told = list(values)
+    return {
+        name: max((int(each[raw]) for each in told), default=0) - min((int(each[raw]) for each in told), default=0)
+        for name, raw in names.items()
+    }

@@ -1,0 +1,201 @@
+"""The backstop: both sides are compared, bucket by bucket and range by range, and what differs is repaired.
+
+Pulling brings whatever changes. This finds what is not told as a change: counts that a region lost and its peers still
+have (a fail-over, a restored backup, a key deleted by hand), and shards that were refused when they were pulled.
+
+1. The members of the bucket's indexes, of both sides, in order: an index remembers keys that are gone.
+2. Of 200 of them at a time each side says one number (`entries_digest`). Equal: nothing else travels.
+3. Else both tell what they hold; what one side lacks of an entry goes there as a repair, and nothing else.
+
+The mark of a side is read before what it is to be told, and given along: what another exchange has merged meanwhile, or
+what was dropped, makes the repair void, and it is made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from redis_counters.protocol.answers import list_of, reply_of
+from redis_counters.protocol.commands import Command, ErrorReply, Script
+from redis_counters.protocol.exchange.asks import DESTINATION, SOURCE, Ask, Asks, answered
+from redis_counters.protocol.exchange.marks import NONE, is_void
+from redis_counters.protocol.exchange.members import unfinished
+from redis_counters.protocol.exchange.pull import Unjoined, check_confirmed, learn, texts_of
+from redis_counters.protocol.exchange.route import Route
+from redis_counters.protocol.exchange.tally import Tally
+from redis_counters.protocol.exchange.texts import lacking, of_region
+from redis_counters.protocol.exchange.tidying import Say, drop
+from redis_counters.protocol.exchange.unsealing import unseal
+from redis_counters.protocol.refusals import error_for
+from redis_counters.protocol.replies import BadReply
+
+CHUNK = 200  # shards that are compared at a time
+PAGE = 500  # members of an index that are read at a time
+ATTEMPTS = 5  # at a repair that another exchange makes void
+
+
+class Comparison:
+    """Of one bucket. `step` is to be run until `done`; it may be dropped at any time."""
+
+    def __init__(self, route: Route, bucket: int, says: tuple[Say, Say], *, both: bool) -> None:
+        """``says``: of source and destination. ``both``: the source is repaired, too."""
+        self.route = route
+        self.bucket = bucket
+        self.says = says
+        self.both = both
+        self.members: list[bytes] | None = None
+        self.at = 0
+        self.done = False
+        self.differed = 0  # shards so far that were repaired
+
+    def whole(self, tally: Tally) -> Asks[None]:
+        """All of it at once."""
+        while not self.done:
+            yield from self.step(tally)
+
+    def step(self, tally: Tally) -> Asks[None]:
+        """The next range: its members are read before the first."""
+        if self.members is None:
+            self.members = yield from self._list()
+        members = self.members[self.at : self.at + CHUNK]
+        if members:
+            prefix = self.route.prefix(self.bucket)
+            yield from self._compare([prefix + member for member in members], tally)
+            tally.compared += len(members)
+            self.at += len(members)
+        self.done = self.at >= len(self.members)
+
+    def _list(self) -> Asks[list[bytes]]:
+        found: set[bytes] = set()
+        for side in (SOURCE, DESTINATION):
+            reading = [(index, b"0") for index in self.route.indexes(side, self.bucket)]
+            while reading:
+                answers = answered((yield Ask(side, [_zscan(index, cursor) for index, cursor in reading])))
+                rest = []
+                for (index, _), raw in zip(reading, answers, strict=True):
+                    cursor, page = _page(raw, index)
+                    found.update(page)
+                    if cursor != b"0":
+                        rest.append((index, cursor))
+                reading = rest
+        return sorted(found)
+
+    def _compare(self, shards: Sequence[bytes], tally: Tally) -> Asks[None]:
+        drops = [
+            drop(self.route, side, self.bucket, say, shards)
+            if say.peers and (side == DESTINATION or self.both)
+            else None
+            for side, say in enumerate(self.says)
+        ]
+        digests = []
+        for side in (DESTINATION, SOURCE):
+            tidy = drops[side]
+            commands = [self.route.digest(side, shards), *([tidy] if tidy is not None else [])]
+            answers = answered((yield Ask(side, commands)))
+            reply = reply_of(answers[0], Script.ENTRIES_DIGEST)
+            digests.append((reply.text(0), reply.text(1)))
+            if len(answers) > 1:
+                dropped = reply_of(answers[1], Script.ENTRIES_DROP)
+                if dropped.word == "OTHERS":
+                    learn(self.route, side, dropped)
+                tally.dropped += dropped.number(0) if dropped.word == "OK" else 0
+        if digests[0] == digests[1]:
+            return
+        for _ in range(ATTEMPTS):
+            if (yield from self._repair(shards, tally)):
+                return
+
+    def _repair(self, shards: Sequence[bytes], tally: Tally) -> Asks[bool]:
+        """Each side has what it lacked. Returns False if that was void, and is to be done again."""
+        route, bucket = self.route, self.bucket
+        mark_there = yield from self._mark(DESTINATION)
+        commands = [route.mark_of(SOURCE, bucket), route.read(SOURCE, shards), *route.confirm(bucket)]
+        answers = answered((yield Ask(SOURCE, commands)))
+        mark_here = _mark(answers[0], route.destination)
+        ours = texts_of(answers[1:2], len(shards))
+        check_confirmed(route.durability, answers[2:], "what the source has told", tally)
+        answers = answered((yield Ask(DESTINATION, [route.read(DESTINATION, shards), *route.confirm(bucket)])))
+        theirs = texts_of(answers[:1], len(shards))
+        if self.both:
+            check_confirmed(route.durability, answers[1:], "what the destination has told", tally)
+        for n, (one, other) in enumerate(zip(ours, theirs, strict=True)):
+            for text in (one, other):
+                if text[:1] == b"!":
+                    tally.refuse(text[1:])
+                    ours[n] = theirs[n] = b""
+        there = yield from self._tell(DESTINATION, mark_there, shards, theirs, ours, tally)
+        here = not self.both or (yield from self._tell(SOURCE, mark_here, shards, ours, theirs, tally))
+        return there and here
+
+    def _mark(self, side: int) -> Asks[bytes]:
+        (raw,) = answered((yield Ask(side, [self.route.mark_of(side, self.bucket)])))
+        return _mark(raw, self.route.names[1 - side])
+
+    def _tell(
+        self,
+        side: int,
+        since: bytes,
+        shards: Sequence[bytes],
+        held: Sequence[bytes],
+        told: Sequence[bytes],
+        tally: Tally,
+    ) -> Asks[bool]:
+        texts = list(map(lacking, held, told))
+        lacks = [n for n, text in enumerate(texts) if text]
+        if not lacks or since == NONE:  # (without a mark there is no index yet that anyone would look into)
+            return True
+        keys, some = [shards[n] for n in lacks], [texts[n] for n in lacks]
+        lost = yield from self._lost(side, keys, some, [told[n] for n in lacks])
+        (raw,) = answered((yield Ask(side, [self.route.merge(side, self.bucket, since, b"", keys, some)])))
+        reply = reply_of(raw, Script.ENTRIES_MERGE)
+        if reply.word == "UNJOINED":
+            raise Unjoined(side)
+        if reply.word == "OTHER":
+            return False
+        tally.merged(len(keys), reply.number(1))
+        tally.repaired += reply.number(1)
+        tally.behind[side] += lost
+        self.differed += reply.number(1)
+        refused = list(zip(reply.values[2::2], reply.values[3::2], strict=False))
+        again = False
+        for index, error in refused:
+            if (yield from unseal(self.route, side, keys[int(index) - 1])):
+                again = True
+            else:
+                tally.refuse(error if isinstance(error, bytes) else str(error).encode())
+        return not again
+
+    def _lost(self, side: int, keys: Sequence[bytes], texts: Sequence[bytes], told: Sequence[bytes]) -> Asks[int]:
+        """Return in how many shards a side has less of its own counts than the other has told."""
+        own = self.route.names[side]
+        back = [n for n, text in enumerate(texts) if of_region(text, own)]
+        if not back or side == DESTINATION:
+            return len(back)
+        # What the destination tells was read later than what the source held, and may be news from there.
+        (raw,) = answered((yield Ask(side, [self.route.read(side, [keys[n] for n in back])])))
+        held = texts_of([raw], len(back))
+        return sum(bool(of_region(lacking(text, told[n]), own)) for n, text in zip(back, held, strict=True))
+
+
+def _mark(raw: object, of: bytes) -> bytes:
+    if isinstance(raw, ErrorReply):
+        raise error_for(raw, None)
+    mark = raw if isinstance(raw, bytes) else NONE
+    if is_void(mark):
+        raise unfinished(of)
+    return mark
+
+
+def _zscan(index: bytes, cursor: bytes) -> Command:
+    return Command(None, (index,), (cursor, b"COUNT", PAGE), b"ZSCAN")
+
+
+def _page(raw: object, index: bytes) -> tuple[bytes, list[bytes]]:
+    """Return the next cursor, and members."""
+    cursor, page = list_of(raw, 2, index)
+    if not isinstance(page, list):
+        raise BadReply("expected a cursor and a page")
+    members = [part[0] for part in page] if page and isinstance(page[0], (list, tuple)) else page[::2]
+    if not all(isinstance(member, bytes) for member in members):
+        raise BadReply("expected bytes")
+    return (cursor if isinstance(cursor, bytes) else str(cursor).encode()), members

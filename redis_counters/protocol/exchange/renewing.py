@@ -1,0 +1,40 @@
+"""A region that fell back behind its peers counts on under new dots: what is counted anew shows, and nothing twice."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from redis_counters.errors import Unavailable
+from redis_counters.protocol.answers import reply_of
+from redis_counters.protocol.commands import Command, Script, pieces
+from redis_counters.protocol.exchange.joining import ATTEMPTS, MOST_COMMANDS, Walk, walk_over
+from redis_counters.protocol.exchange.pull import Unjoined
+from redis_counters.protocol.keys import KeySpace
+
+
+def renew(keys: KeySpace, generation: bytes) -> Generator[list[Command], list[object], int]:
+    """All that was counted here is told as that of earlier keys; returns of how many shards.
+
+    ``generation``: of the new dots, drawn for this. May be repeated. Cost: O(keys in the database).
+    Raises: Unjoined where changes are not stamped, and what Redis refuses.
+    """
+    renewed = 0
+
+    def visit(found: dict[int, list[bytes]]) -> Walk:
+        nonlocal renewed
+        commands = [
+            Command(Script.SHARD_RENEW, (keys.registries[bucket], keys.index(bucket), shard), (generation,))
+            for bucket, shards in found.items()
+            for shard in shards
+        ]
+        for some in pieces(commands, MOST_COMMANDS):
+            for raw in (yield list(some)):
+                reply = reply_of(raw, Script.SHARD_RENEW)
+                if reply.word == "UNJOINED":
+                    raise Unjoined(0)
+                renewed += bool(reply.text(0))
+
+    for _ in range(ATTEMPTS):
+        if (yield from walk_over(keys, list(range(keys.buckets)), visit)):
+            return renewed
+    raise Unavailable("no walk over all keys was complete: servers fail over again and again; to be repeated")

@@ -1,0 +1,113 @@
+"""One directed pair of regions as its commands need it: who is who, and their keys in one bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from redis_counters.protocol.commands import Argument, Command, Script
+from redis_counters.protocol.durability import Durability, confirm
+from redis_counters.protocol.exchange.marks import WRITTEN, field_of
+from redis_counters.protocol.keys import KeySpace
+
+
+class Route:
+    """Source and destination, by name, and the commands between them. Both have the same keys."""
+
+    __slots__ = ("durability", "keys", "names", "others")
+
+    def __init__(
+        self,
+        source: bytes,
+        destination: bytes,
+        keys: KeySpace,
+        known: tuple[Sequence[bytes], Sequence[bytes]],
+        durability: Durability | None,
+    ) -> None:
+        """``known``: with each of the two, all regions that it knows of."""
+        self.names = (source, destination)
+        self.keys = keys
+        self.durability = durability
+        # What a side has merged is in an index per region.
+        self.others: tuple[list[bytes], ...] = tuple([n for n in names if n not in self.names] for names in known)
+
+    @property
+    def source(self) -> bytes:
+        return self.names[0]
+
+    @property
+    def destination(self) -> bytes:
+        return self.names[1]
+
+    def learn(self, side: int, names: Sequence[bytes]) -> None:
+        """A side has merged from these, too: regions that have joined since it was asked who there is."""
+        self.others[side].extend(name for name in names if name not in (*self.names, *self.others[side]))
+
+    def prefix(self, bucket: int) -> bytes:
+        """Return what stands before a member of the index, in a shard's key."""
+        return self.keys.shard0[bucket][:-2]
+
+    def indexes(self, side: int, bucket: int) -> list[bytes]:
+        """Return all change indexes that a side has in a bucket."""
+        merged = [self.keys.merged(bucket, name) for name in (self.names[1 - side], *self.others[side])]
+        return [self.keys.index(bucket), *merged]
+
+    def list_changes(self, bucket: int, mark: bytes, most: int) -> Command:
+        """Ask the source what has changed since the destination's mark."""
+        keys, source = self.keys, 0
+        others = [keys.merged(bucket, name) for name in self.others[source]]
+        return Command(
+            Script.CHANGES_LIST,
+            (
+                keys.registries[bucket],
+                keys.marks(bucket),
+                keys.merged(bucket, self.destination),
+                keys.index(bucket),
+                *others,
+            ),
+            (self.destination, mark, most),
+        )
+
+    def read(self, side: int, shards: Sequence[bytes], without: bytes = b"") -> Command:
+        """Ask a side what it tells of these shards."""
+        return Command(Script.ENTRIES_READ, shards, (self.names[side], without))
+
+    def digest(self, side: int, shards: Sequence[bytes]) -> Command:
+        """Ask a side for the digest of these shards."""
+        return Command(Script.ENTRIES_DIGEST, shards, (self.names[side],))
+
+    def merge(
+        self, side: int, bucket: int, since: bytes, mark: bytes, shards: Sequence[bytes], texts: Sequence[bytes]
+    ) -> Command:
+        """Tell a side what the other one has told of these shards; with an empty ``mark`` as a repair."""
+        keys = self.keys
+        other, own = self.names[1 - side], self.names[side]
+        args: list[Argument] = [other, since, mark, own, *texts]
+        head = (keys.registries[bucket], keys.marks(bucket), keys.index(bucket), keys.merged(bucket, other))
+        return Command(Script.ENTRIES_MERGE, (*head, *shards), args)
+
+    def drop(
+        self, side: int, bucket: int, peers: Sequence[bytes], kept: Sequence[bytes], shards: Sequence[bytes]
+    ) -> Command:
+        """Have a side drop what counts for nothing in these shards, if all peers have heard of it."""
+        indexes = self.indexes(side, bucket)
+        args: list[Argument] = [len(indexes), len(peers), *peers, len(kept), *kept]
+        return Command(
+            Script.ENTRIES_DROP, (self.keys.registries[bucket], self.keys.marks(bucket), *indexes, *shards), args
+        )
+
+    def mark_of(self, side: int, bucket: int) -> Command:
+        """Ask a side for its mark for the other."""
+        return Command(None, (self.keys.marks(bucket),), (field_of(self.names[1 - side]),), b"HGET")
+
+    def version(self, bucket: int) -> Command:
+        """Ask the source for the version of its last change: the cheapest question there is."""
+        return Command(None, (self.keys.registries[bucket],), (b"v",), b"HGET")
+
+    def confirm(self, bucket: int) -> list[Command]:
+        """Return what confirms all that this side has written so far, if that is asked for.
+
+        WAIT confirms what its own connection wrote: so something is written first.
+        """
+        if self.durability is None:
+            return []
+        return [Command(Script.MARKS_SET, (self.keys.marks(bucket),), (WRITTEN, b"1")), confirm(self.durability)]

@@ -1,0 +1,94 @@
+"""The canonical text of a shard, as it travels: `K EXPIRY ENTRY...`, an entry being `REGION/DOT,P,N,FP,FN`.
+
+Comparing two of them is all that is done with counts here; the larger of each is taken by the destination itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from redis_counters.protocol.replies import BadReply
+
+Entry = tuple[int, int, int, int]
+"""Counted up and down, and the floors under the two."""
+
+NOTHING: Entry = (0, 0, 0, 0)
+_WITH_FLOORS = re.compile(rb",\d+,\d+,\d+")
+
+
+class Shard(NamedTuple):
+    """What a region tells of a shard. ``entries``: by region and dot, as they stand in the text."""
+
+    shards: int
+    expiry: bytes
+    entries: dict[bytes, Entry]
+
+
+def shard_of_text(text: bytes) -> Shard:
+    """Return what a text says. Raises BadReply for what is none."""
+    if not text:
+        return Shard(0, b"0", {})
+    shards, _, rest = text.partition(b" ")
+    expiry, _, entries = rest.partition(b" ")
+    try:
+        return Shard(int(shards), expiry, dict(map(_entry, entries.split(b" "))) if entries else {})
+    except ValueError:
+        raise BadReply(f"expected the text of a shard, got {text[:80]!r}") from None
+
+
+def _entry(text: bytes) -> tuple[bytes, Entry]:
+    place, *counts = text.split(b",")
+    plus, minus, floor_plus, floor_minus, *more = [*map(int, counts), 0, 0, 0, 0][: max(4, len(counts))]
+    if more or not counts:
+        raise ValueError
+    return place, (plus, minus, floor_plus, floor_minus)
+
+
+def is_floor(entry: Entry) -> bool:
+    """True if it counts for nothing: its totals are its floors. It may be dropped at any time."""
+    return entry[0] <= entry[2] and entry[1] <= entry[3]
+
+
+def lacking(here: bytes, there: bytes) -> bytes:
+    """Return of the text ``there`` what is more than ``here``; empty if nothing is.
+
+    Entries go whole. One that counts for nothing there and is unknown here is left out: it was dropped here.
+    """
+    ours, theirs = shard_of_text(here), shard_of_text(there)
+    found = []
+    for place, entry in theirs.entries.items():
+        own = ours.entries.get(place)
+        if own is None:
+            if not is_floor(entry):
+                found.append(_text(place, entry))
+        elif any(b > a for a, b in zip(own, entry, strict=True)):
+            found.append(_text(place, entry))
+    more = theirs.shards > max(ours.shards, 1)
+    if not found and not more:
+        return b""
+    return b" ".join([b"%d" % theirs.shards, theirs.expiry, *found])
+
+
+def _text(place: bytes, entry: Entry) -> bytes:
+    counts = b",".join(b"%d" % count for count in entry)
+    while counts.endswith(b",0"):
+        counts = counts[:-2]
+    return place + b"," + counts
+
+
+def of_region(text: bytes, region: bytes) -> dict[bytes, Entry]:
+    """Return the entries of one region."""
+    return {p: e for p, e in shard_of_text(text).entries.items() if p.startswith(region + b"/")}
+
+
+def with_floor(texts: Sequence[bytes]) -> list[int]:
+    """Return which of these texts have an entry that counts for nothing. Cheap where there is none."""
+    if _WITH_FLOORS.search(b"\n".join(texts)) is None:
+        return []
+    found = []
+    for n, text in enumerate(texts):
+        if _WITH_FLOORS.search(text) and any(map(is_floor, shard_of_text(text).entries.values())):
+            found.append(n)
+    return found

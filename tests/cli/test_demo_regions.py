@@ -1,0 +1,139 @@
+"""``demo --regions``: three servers, an exchange, a partition; exact in the end, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+
+from redis_counters.cli.demo_regions import Outcome
+from redis_counters.cli.demo_regions_view import bars
+from tests.cli.commands import run
+from tests.cli.test_demo import await_none_left, start
+
+
+def test_the_regions_part_and_meet_again_exact() -> None:
+    """Events happen by themselves where nobody presses keys."""
+    process = start("--regions", "--seconds", "6", "--json", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    out, err = process.communicate(timeout=100)
+    assert (process.returncode, err) == (0, b"")
+    seen = json.loads(out)
+    assert seen["exact"]
+    assert not seen["interrupted"]
+    assert set(seen["values"].values()) == {sum(seen["issued"].values())}
+    assert seen["wrong_names"] == {"eu": 0, "us": 0, "ap": 0}
+    assert min(seen["issued"].values()) > 0
+    events = [event.partition(" s  ")[2] for event in seen["events"]]
+    assert events[:3] == [
+        "three regions count, each on its own server",
+        "ap is cut off, and counts on",
+        "ap is back",
+    ]
+    assert "eu is cut off, and counts on" in events
+    # What ap alone counted while it was cut off, no other region could know.
+    assert seen["largest_skew"] > 300
+    assert 1 <= len(seen["seconds_to_heal"]) <= 2
+    await_none_left(process.pid)
+
+
+def test_in_a_pipe_there_are_lines() -> None:
+    process = start("--regions", "--seconds", "3", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    out, err = process.communicate(timeout=100)
+    assert (process.returncode, err) == (0, b"")
+    assert b"\x1b" not in out
+    assert not any(0x2500 <= ord(drawn) < 0x2600 for drawn in out.decode()), "no boxes"
+    lines = out.decode().splitlines()
+    assert any("read_skew" in line for line in lines)
+    at = lines.index("region\tcounted there\tshows\terror")
+    table = [line.split("\t") for line in lines[at + 1 : at + 4]]
+    assert [row[0] for row in table] == ["eu", "us", "ap"]
+    assert {row[2] for row in table} == {f"{sum(int(row[1].replace(',', '')) for row in table):,}"}
+    assert {row[3] for row in table} == {"0"}
+
+
+def test_keys_switch_the_partition() -> None:
+    """On a terminal; after the first key nothing happens by itself, and q ends it."""
+    ours, theirs = pty.openpty()
+    process = start("--regions", "--seconds", "600", stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    seen = bytearray()
+
+    def read() -> None:
+        try:
+            while data := os.read(ours, 65536):
+                seen.extend(data)
+        except OSError:
+            pass  # Linux reports the end of a terminal so
+
+    def wait_for(text: bytes) -> None:
+        deadline = time.monotonic() + 30
+        while text not in seen:
+            assert time.monotonic() < deadline, bytes(seen[-2000:])
+            time.sleep(0.05)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        wait_for(b"three regions count")
+        os.write(ours, b"2")
+        wait_for(b"us is cut off, and counts on")
+        wait_for(b"cut off\x1b")
+        os.write(ours, b"x2")
+        wait_for(b"us is back")
+        wait_for(b"every region shows what all had counted by then")
+        os.write(ours, b"q")
+        assert process.wait(timeout=60) == 0
+    finally:
+        process.kill()
+        reader.join(timeout=10)
+        os.close(ours)
+    for word in (
+        b"behind, the last 6 s",
+        b"read_skew",
+        b"lag: eu ",
+        b" counted of 'visits' in all regions\r\n",
+        b"Press 1, 2 or 3",
+    ):
+        assert word in seen
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_and_all_is_exact(number: signal.Signals) -> None:
+    """While one region is cut off: it is let back, everything meets, and no server is left."""
+    process = start("--regions", "--seconds", "20", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    seen = b""
+    while b"ap is cut off" not in seen:
+        line = process.stdout.readline()
+        assert line, seen
+        seen += line
+    os.killpg(process.pid, number)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, b"")
+    assert b"ap is back" in out
+    assert b"When it was interrupted" in out
+    assert b"so many are wrong: eu 0, us 0, ap 0." in out
+    await_none_left(process.pid)
+
+
+def test_two_demos_at_once_are_refused() -> None:
+    done = run(None, "demo", "--web", "--regions")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"one at a time" in done.stderr
+
+
+def test_a_wrong_name_in_one_region_is_not_exact() -> None:
+    result = Outcome({}, {}, 101, {"eu": 0, "us": 0, "ap": 0}, 0, [], [])
+    assert result.exact
+    assert not Outcome({}, {}, 101, {"eu": 0, "us": 1, "ap": 0}, 0, [], []).exact
+
+
+def test_bars() -> None:
+    """The highest is full, nothing is nothing, and what is more than nothing is seen."""
+    assert bars([0, 1, 500, 1000], 1000) == " ▁▄█"

@@ -1,0 +1,94 @@
+"""What differs between regions, and why: of states as they stand in Redis."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redis_counters.cli.differences import NOTHING, Known, State, Why, closed, gaps, state_of
+from redis_counters.crdt.regional import RegionalShard
+
+counts = st.integers(0, 9)
+entries = st.dictionaries(
+    st.sampled_from([b"eu/0", b"eu/g.1", b"us/0"]), st.lists(counts, min_size=4, max_size=4), max_size=3
+)
+
+
+def stated(shards: int, expiry: int, told: dict[bytes, list[int]]) -> State:
+    """One as an exchange may bring it: whatever is told of an entry."""
+    parts = [b",".join([place, *(b"%d" % n for n in numbers)]) for place, numbers in sorted(told.items())]
+    return state_of(b" ".join([b"%d %d" % (shards, expiry), *parts]))
+
+
+states = st.builds(stated, st.integers(0, 3), st.sampled_from([0, 5_000, 9_000]), entries)
+regions = st.dictionaries(st.sampled_from(["eu", "us", "ap"]), states, min_size=2)
+
+
+def goal_of(found: dict[str, State]) -> State:
+    return State(reduce(RegionalShard.merge, (state.shard for state in found.values())))
+
+
+def test_a_state_is_read_from_its_text() -> None:
+    assert state_of(b"1 0 eu/0,57").shard.value == 57
+    assert not state_of(b"").there
+    assert state_of(b"!WRONGTYPE no hash").error == "WRONGTYPE no hash"
+    with pytest.raises(ValueError):
+        state_of(b"1 0 eu,57")
+
+
+@given(regions)
+def test_no_gap_once_all_is_merged(found: dict[str, State]) -> None:
+    """Equal states have none; and what is merged closes all that there were."""
+    goal = goal_of(found)
+    assert list(gaps(dict.fromkeys(found, goal))) == []
+    for gap in gaps(found):
+        assert not closed(gap, found[gap.region])
+        assert closed(gap, goal)
+
+
+@given(regions)
+def test_the_gaps_are_what_the_values_lack(found: dict[str, State]) -> None:
+    """A region's value, and what it lacks, are the value that all will have."""
+    for region, state in found.items():
+        lacks = sum(gap.lacks for gap in gaps(found) if gap.region == region and gap.place)
+        assert state.shard.value + lacks == goal_of(found).shard.value
+
+
+def why(found: dict[str, bytes], known: Known = NOTHING) -> list[tuple[str, str, int, Why]]:
+    return [
+        (gap.region, gap.owner, gap.lacks, gap.why)
+        for gap in gaps({region: state_of(text) for region, text in found.items()}, known)
+    ]
+
+
+def test_each_reason() -> None:
+    assert why({"eu": b"0 0 eu/0,5", "us": b"0 0 eu/0,5"}) == []
+    assert why({"eu": b"0 0 eu/0,5", "us": b"0 0 eu/0,3"}) == [("us", "eu", 2, Why.NOT_PULLED)]
+    assert why({"eu": b"0 0 eu/0,5", "us": b""}) == [("us", "eu", 5, Why.NOT_PULLED)]
+    gone = Known(known_here=frozenset({"us"}))
+    assert why({"eu": b"0 0 eu/0,5", "us": b""}, gone) == [("us", "eu", 5, Why.MISSING)]
+    pulled = Known(pulled=frozenset({("us", "eu")}))
+    assert why({"eu": b"0 0 eu/0,5", "us": b"0 0 eu/0,3"}, pulled) == [("us", "eu", 2, Why.LOST)]
+    assert why({"eu": b"0 0 eu/0,3", "us": b"0 0 eu/0,5"}) == [("eu", "eu", 2, Why.AHEAD)]
+    assert why({"eu": b"0 0 eu/0,5,0,5", "us": b"0 0 eu/0,5"}) == [("us", "eu", -5, Why.FLOOR)]
+    evicted = Known(evicted=frozenset({"us"}))
+    assert why({"eu": b"0 0 eu/0,5", "us": b"0 0 eu/0,3 us/0,1"}, evicted) == [
+        ("eu", "us", 1, Why.EVICTED),
+        ("us", "eu", 2, Why.EVICTED),
+    ]
+    assert why({"eu": b"4 9999 eu/0,5", "us": b"0 0 eu/0,5"}) == [
+        ("us", "", 4, Why.SHARDS),
+        ("us", "", 9999, Why.EXPIRY),
+    ]
+    assert why({"eu": b"0 9999 eu/0,5", "us": b"0 9990 eu/0,5"}) == []
+    assert why({"eu": b"0 0 eu/0,5", "us": b"!WRONGTYPE"}) == [("us", "", 0, Why.UNREADABLE)]
+
+
+def test_what_counts_for_nothing_may_be_missing() -> None:
+    """Dropped in one region, not yet in another: no difference. Without its floor it is one."""
+    assert why({"eu": b"0 0 eu/0,5,0,5", "us": b"0 0"}) == []
+    assert why({"eu": b"0 0 eu/0,5,0,5", "us": b""}) == []
+    assert why({"eu": b"0 0 eu/0,5,0,5", "us": b"0 0", "ap": b"0 0 eu/0,5"}) == [("ap", "eu", -5, Why.FLOOR)]

@@ -1,0 +1,479 @@
+"""``exchange``, ``regions`` and ``verify``: two regions and more, from a shell."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from redis_counters import Counters
+from redis_counters.testing import LossyLink
+from tests.cli.commands import COMMAND, environment, run, start
+from tests.servers import Kind, RealServer
+from tests.topologies import Cluster
+
+
+@pytest.fixture
+def servers(any_kind: Kind, kinds_running: Callable[[], list[RealServer]]) -> list[RealServer]:
+    """Three empty servers."""
+    found = kinds_running()
+    for server in found:
+        server.client().flushall()
+    return found
+
+
+@pytest.fixture(scope="module")
+def kinds_running() -> Iterator[Callable[[], list[RealServer]]]:
+    """Three servers for this module, started when first asked for."""
+    started: list[RealServer] = []
+
+    def get() -> list[RealServer]:
+        from tests.servers import kinds
+
+        while len(started) < 3:
+            started.append(RealServer.start(kinds()[len(started) % len(kinds())]))
+        return started
+
+    yield get
+    for server in started:
+        server.stop()
+
+
+def arguments(servers: list[RealServer], *names: str) -> list[str]:
+    names = names or ("eu", "us", "ap")[: len(servers)]
+    return [word for name, server in zip(names, servers, strict=True) for word in ("--region", f"{name}={server.url}")]
+
+
+def add(server: RealServer, name: str, amount: int) -> None:
+    with Counters.from_url(server.url) as counters:
+        counters.add(name, amount)
+
+
+def value(server: RealServer, name: str) -> int:
+    with Counters.from_url(server.url) as counters:
+        return int(counters.get(name, max_age=0))
+
+
+def told(*words: str, code: int = 0) -> Any:
+    """The object that a command prints with --json."""
+    done = run(None, *words, "--json")
+    assert done.returncode == code, done.stderr
+    return json.loads(done.stdout)
+
+
+def exchange(servers: list[RealServer]) -> None:
+    done = run(None, "exchange", "--once", *arguments(servers))
+    assert done.returncode == 0, done.stderr
+
+
+def until(done: Callable[[], bool], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+# -- the option --region
+
+
+@pytest.mark.parametrize("command", ["exchange", "verify"])
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ([], b"two regions at least, got 0"),
+        (["eu=redis://:secret@localhost"], b"two regions at least, got 1"),
+        (["eu=redis://:secret@a,us=redis://:secret@b"], b"no comma"),
+        (["eu=redis://:secret@a", "eu=redis://:secret@b"], b"eu is named twice"),
+        (["eu=", "us=redis://:secret@b"], b"eu has no URL"),
+        (["redis://:secret@a", "us=redis://:secret@b"], b"is NAME=URL"),
+        (["redis://a?password=secret", "us=redis://:secret@b"], b"is NAME=URL"),
+        (["e/u=redis://:secret@a", "us=redis://:secret@b"], b"name must be 1 to 64 of"),
+        (["eu=redis://:secret@a", "us=rodeo://:secret@b"], b"us"),
+    ],
+)
+def test_what_is_no_region_is_refused(command: str, given: list[str], complaint: bytes) -> None:
+    """Wrong usage, and no password in what is said about it."""
+    done = run(None, command, *(word for region in given for word in ("--region", region)))
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert complaint in done.stderr
+    assert b"secret" not in done.stderr
+    assert done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("link", ["eu", "eu:eu", "eu:ap", "eu:us:eu", ":"])
+def test_a_link_is_between_two_of_the_regions(link: str) -> None:
+    done = run(None, "exchange", "--region", "eu=redis://a", "--region", "us=redis://b", "--link", link)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"--link: two of eu, us" in done.stderr
+
+
+def test_a_region_without_a_link_is_refused() -> None:
+    regions = [word for name in ("eu", "us", "ap") for word in ("--region", f"{name}=redis://{name}")]
+    done = run(None, "exchange", *regions, "--link", "eu:us")
+    assert done.returncode == 2
+    assert b"ap would ask nobody" in done.stderr
+
+
+# -- exchange
+
+
+def test_once_brings_all_regions_to_the_same_value(servers: list[RealServer]) -> None:
+    for server, amount in zip(servers, (5, 7, -2), strict=True):
+        add(server, "likes", amount)
+    found = told("exchange", "--once", *arguments(servers))
+    assert [value(server, "likes") for server in servers] == [10, 10, 10]
+    assert {(pair["from"], pair["to"]) for pair in found["pairs"]} == {
+        (a, b) for a in ("eu", "us", "ap") for b in ("eu", "us", "ap") if a != b
+    }
+    assert all(pair["lag"] is not None and pair["last_error"] is None for pair in found["pairs"])
+    exchange(servers)
+    assert [value(server, "likes") for server in servers] == [10, 10, 10]
+
+
+def test_regions_come_from_the_environment_too(servers: list[RealServer]) -> None:
+    add(servers[0], "likes", 3)
+    regions = " ".join(f"{name}={server.url}" for name, server in zip(("eu", "us"), servers, strict=False))
+    done = subprocess.run(
+        [*COMMAND, "exchange", "--once"],
+        env=environment(None, REDIS_COUNTERS_REGIONS=regions),
+        capture_output=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    lines = [line.split("\t") for line in done.stdout.decode().splitlines()]
+    assert lines[0][:4] == ["from", "to", "lag", "entries"]
+    assert sorted(line[:2] for line in lines[1:]) == [["eu", "us"], ["us", "eu"]]
+    assert value(servers[1], "likes") == 3
+
+
+def test_along_links_all_hear_of_all(servers: list[RealServer]) -> None:
+    """A star: the two at its ends hear of each other by the one in the middle."""
+    add(servers[1], "likes", 3)
+    done = run(None, "exchange", "--once", *arguments(servers), "--link", "eu:us", "--link", "eu:ap")
+    assert done.returncode == 0, done.stderr
+    exchange_again = run(None, "exchange", "--once", *arguments(servers), "--link", "eu:us", "--link", "eu:ap")
+    assert exchange_again.returncode == 0
+    assert [value(server, "likes") for server in servers] == [3, 3, 3]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_goes_on_until_a_signal(servers: list[RealServer], number: signal.Signals) -> None:
+    """Quiet in a pipe, and it ends cleanly."""
+    process = start(servers[0], "exchange", *arguments(servers[:2]))
+    add(servers[0], "likes", 4)
+    until(lambda: value(servers[1], "likes") == 4)
+    add(servers[1], "likes", 5)
+    until(lambda: value(servers[0], "likes") == 9)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out, err) == (0, b"", b"")
+
+
+def test_with_json_it_prints_lines(servers: list[RealServer]) -> None:
+    add(servers[0], "likes", 4)
+    process = start(servers[0], "exchange", *arguments(servers[:2]), "--json")
+    assert process.stdout is not None
+    while True:
+        line = json.loads(process.stdout.readline())
+        if any(pair["entries"] for pair in line["pairs"]) and line["lag"] is not None:
+            break
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=20) == 0
+
+
+def test_a_region_that_is_down_is_told_of_and_delays_nothing(servers: list[RealServer]) -> None:
+    nowhere = ["--region", "ap=redis://:secret@127.0.0.1:1"]
+    add(servers[0], "likes", 4)
+    done = run(None, "exchange", "--once", *arguments(servers[:2]), *nowhere)
+    assert done.returncode == 1
+    assert b"ap" in done.stderr
+    assert b"secret" not in done.stderr
+    process = start(servers[0], "exchange", *arguments(servers[:2]), *nowhere)
+    until(lambda: value(servers[1], "likes") == 4)
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    assert line.startswith(b"redis-counters: ")
+    assert b"ap" in line
+    assert b"secret" not in line
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=20) == 0
+
+
+def test_a_region_that_is_back_is_told_of(servers: list[RealServer]) -> None:
+    """In words: which way it was is not enough."""
+    link = LossyLink(servers[1].url)
+    regions = ["--region", f"eu={servers[0].url}", "--region", f"us={link.url}"]
+    with link:
+        exchange(servers[:2])
+        link.stop()
+        process = start(servers[0], "exchange", *regions)
+        assert process.stderr is not None
+        failed = process.stderr.readline()
+        link.start()
+        recovered = process.stderr.readline()
+        while recovered.startswith(b"redis-counters: exchange failed"):
+            recovered = process.stderr.readline()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=20) == 0
+    assert failed.startswith(b"redis-counters: exchange failed: ")
+    assert recovered.startswith(b"redis-counters: exchange recovered: ")
+
+
+def test_on_a_terminal_there_is_a_table(servers: list[RealServer]) -> None:
+    add(servers[0], "likes", 4)
+    ours, theirs = pty.openpty()
+    process = start(servers[0], "exchange", *arguments(servers[:2]), stdout=theirs, stderr=theirs, stdin=theirs)
+    os.close(theirs)
+    seen = bytearray()
+
+    def read() -> None:
+        try:
+            while data := os.read(ours, 65536):
+                seen.extend(data)
+        except OSError:
+            pass  # Linux reports the end of a terminal so
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    until(lambda: b"entries exchanged" in seen and b"bytes/entry" in seen)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=20) == 0
+    reader.join(timeout=10)
+    os.close(ours)
+    assert b"Traceback" not in seen
+
+
+def test_at_the_end_of_once_a_column_without_errors_is_left_out_on_a_terminal(servers: list[RealServer]) -> None:
+    """80 columns are no more than the others need."""
+    ours, theirs = pty.openpty()
+    process = start(servers[0], "exchange", "--once", *arguments(servers[:2]), stdout=theirs)
+    os.close(theirs)
+    seen = b""
+    try:
+        while data := os.read(ours, 65536):
+            seen += data
+    except OSError:
+        pass  # Linux reports the end of a terminal so
+    assert process.wait(timeout=20) == 0
+    os.close(ours)
+    assert b"failures" in seen
+    assert "┃┃".encode() not in seen
+
+
+# -- regions
+
+
+def test_a_cluster_and_a_single_server(servers: list[RealServer], any_cluster: Cluster) -> None:
+    """One region is a cluster of three primaries: exchanged, listed and compared like others."""
+    where = [f"--region=eu={any_cluster.url}", f"--region=us={servers[0].url}"]
+    with Counters.from_url(any_cluster.url) as counters:
+        for number in range(200):
+            counters.incr(f"name:{number}", 2)
+    assert run(None, "exchange", "--once", *where).returncode == 0
+    add(servers[0], "name:7", 1)
+    found = told("regions", "list", "name:7", *where)
+    assert [pair["behind"] for pair in found["pairs"]] == [1, 0]
+    assert found["counters"] == [{"name": "name:7", "values": {"eu": 2, "us": 3}, "read_skew": 1}]
+    assert differences(*where) == [("name:7", "eu", "us", 1, "not_pulled")]
+    assert run(None, "exchange", "--once", *where).returncode == 0
+    assert told("verify", *where)["shards"] == 200
+
+
+def test_list_shows_who_takes_part_and_how_far_apart_they_are(servers: list[RealServer]) -> None:
+    add(servers[0], "likes", 4)
+    exchange(servers[:2])
+    add(servers[0], "likes", 3)
+    found = told("regions", "list", "likes", *arguments(servers[:2]))
+    assert [(pair["region"], pair["peer"], pair["state"]) for pair in found["pairs"]] == [
+        ("eu", "us", "member"),
+        ("us", "eu", "member"),
+    ]
+    assert [pair["behind"] for pair in found["pairs"]] == [0, 1]
+    assert all(pair["lag"] is not None for pair in found["pairs"])
+    assert found["pairs"][1]["bytes_per_entry"] > len("0:likes")
+    assert found["counters"] == [{"name": "likes", "values": {"eu": 7, "us": 4}, "read_skew": 3}]
+    plain = run(None, "regions", "list", "likes", *arguments(servers[:2]))
+    assert b"likes\t7\t4\t3\n" in plain.stdout
+
+
+def test_before_anything_was_exchanged_nobody_knows_anybody(servers: list[RealServer]) -> None:
+    add(servers[0], "likes", 4)
+    found = told("regions", "list", "--region", f"main={servers[0].url}", "--region", f"us={servers[1].url}")
+    assert [(pair["state"], pair["lag"]) for pair in found["pairs"]] == [("unknown", None)] * 2
+    assert servers[1].client().dbsize() == 0
+
+
+def test_a_region_that_does_not_answer_is_told_of(servers: list[RealServer]) -> None:
+    exchange(servers[:2])
+    words = ["regions", "list", *arguments(servers[:2]), "--region", "ap=redis://:secret@127.0.0.1:1"]
+    found = told(*words, code=1)
+    assert list(found["errors"]) == ["ap"]
+    assert "secret" not in found["errors"]["ap"]
+
+
+def test_add_and_evict(servers: list[RealServer]) -> None:
+    """A third region is added, and takes part; evicted, it is told nothing more, and what it counted stays."""
+    exchange(servers[:2])
+    add(servers[2], "likes", 5)
+    assert run(None, "regions", "add", "ap", *arguments(servers)).returncode == 0
+    exchange(servers)
+    assert value(servers[0], "likes") == 5
+    found = told("regions", "evict", "ap", *arguments(servers[:2]))
+    assert {region["region"]: region["state"] for region in found["regions"]}["ap"] == "evicted"
+    add(servers[0], "likes", 1)
+    exchange(servers[:2])
+    assert [value(server, "likes") for server in servers] == [6, 6, 5]
+    pairs = told("regions", "list", *arguments(servers[:2]))["pairs"]
+    assert {(pair["region"], pair["peer"]): pair["state"] for pair in pairs}["eu", "ap"] == "evicted"
+
+
+def test_nothing_is_known_of_regions_that_do_not_answer() -> None:
+    """Neither that nobody has heard of a name, nor that values do not differ."""
+    regions = [word for name in ("eu", "us") for word in ("--region", f"{name}=redis://127.0.0.1:1")]
+    done = run(None, "regions", "evict", "ap", *regions)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert b"whether 'ap' is a region is not known, for none answers; eu: Redis is not reachable" in done.stderr
+    assert told("regions", "list", "likes", *regions, code=1)["counters"][0]["read_skew"] is None
+    assert b"likes\t?\n" in run(None, "regions", "list", "likes", *regions).stdout
+
+
+def test_an_evicted_region_comes_back(servers: list[RealServer]) -> None:
+    """What it counted meanwhile counts once."""
+    add(servers[2], "likes", 5)
+    exchange(servers)
+    assert run(None, "regions", "evict", "ap", *arguments(servers)).returncode == 0
+    add(servers[2], "likes", 2)
+    add(servers[0], "likes", 10)
+    assert run(None, "regions", "add", "ap", *arguments(servers)).returncode == 0
+    exchange(servers)
+    exchange(servers)
+    assert [value(server, "likes") for server in servers] == [17, 17, 17]
+
+
+def test_what_is_to_be_done_with_whom(servers: list[RealServer]) -> None:
+    for words, complaint in (
+        (["evict"], b"evict whom?"),
+        (["add", "xx"], b"URL of xx"),
+        (["drop"], b"drop"),
+        (["renew"], b"renew whom?"),
+        (["renew", "xx"], b"renew needs the URLs"),
+    ):
+        done = run(None, "regions", *words, *arguments(servers))
+        assert done.returncode == 2
+        assert complaint in done.stderr
+
+
+@pytest.mark.parametrize("renew", [False, True])
+def test_a_region_is_restored_from_a_backup(servers: list[RealServer], renew: bool) -> None:
+    """What others have of it comes back; what is counted anew is added, if it was renewed, and does not show if not."""
+    eu = servers[0].client()
+    add(servers[0], "likes", 80)
+    exchange(servers[:2])
+    backup = {key: eu.dump(key) or b"" for key in eu.scan_iter()}
+    add(servers[0], "likes", 20)
+    add(servers[0], "since then", 5)
+    add(servers[1], "likes", 3)
+    exchange(servers[:2])
+    eu.flushall()
+    for key, kept in backup.items():
+        eu.restore(key, 0, kept)
+    assert value(servers[0], "likes") == 80
+    if renew:
+        done = run(None, "regions", "renew", "eu", *arguments(servers[:2]))
+        assert (done.returncode, done.stdout) == (0, b"eu counts on under new dots, in 2 shards\n")
+    else:
+        done = run(None, "exchange", "--once", *arguments(servers[:2]))
+        assert b"region eu had lost counts of its own" in done.stderr
+    add(servers[0], "likes", 7)
+    add(servers[0], "since then", 1)
+    exchange(servers[:2])
+    for server in servers[:2]:
+        found = value(server, "likes"), value(server, "since then")
+        assert found == ((110, 6) if renew else (103, 5))
+    assert told("verify", *arguments(servers[:2]))["equal"]
+
+
+# -- verify
+
+
+def test_verify_says_that_nothing_differs(servers: list[RealServer]) -> None:
+    for server in servers:
+        add(server, "likes", 4)
+    exchange(servers)
+    done = run(None, "verify", *arguments(servers))
+    assert (done.returncode, done.stdout, done.stderr) == (
+        0,
+        b"compared 1 shard in eu, us, ap: nothing differs\n",
+        b"",
+    )
+
+
+def differences(*words: str) -> list[tuple[str, str, str, int, str]]:
+    found = told("verify", "--wait", "0", *words, code=1)
+    return [(d["name"], d["region"], d["owner"], d["lacks"], d["why"]) for d in found["differences"]]
+
+
+def test_verify_says_what_differs_and_why(servers: list[RealServer]) -> None:
+    """Not pulled yet; a key deleted by hand."""
+    for name in ("likes", "views"):
+        add(servers[0], name, 4)
+    exchange(servers)
+    add(servers[0], "likes", 3)
+    (key,) = servers[1].client().keys("{*}:c:0:views")
+    servers[1].client().delete(key)
+    assert sorted(differences(*arguments(servers))) == [
+        ("likes", "ap", "eu", 3, "not_pulled"),
+        ("likes", "us", "eu", 3, "not_pulled"),
+        ("views", "us", "eu", 4, "missing"),
+    ]
+    plain = run(None, "verify", "--wait", "0", *arguments(servers))
+    assert plain.returncode == 1
+    assert plain.stdout.startswith(b"counter\tshard\tregion")
+    assert b"key missing: deleted by hand, or evicted" in plain.stdout
+    assert b"compared 2 shards in eu, us, ap: 2 counters differ" in plain.stdout
+    exchange(servers)
+    assert run(None, "verify", *arguments(servers)).returncode == 0
+
+
+def test_verify_waits_for_what_is_on_its_way(servers: list[RealServer]) -> None:
+    exchange(servers[:2])
+    add(servers[0], "likes", 3)
+    verifying = start(servers[0], "verify", "--wait", "30", *arguments(servers[:2]))
+    time.sleep(1)
+    exchange(servers[:2])
+    out, err = verifying.communicate(timeout=30)
+    assert (verifying.returncode, err) == (0, b"")
+    assert b"nothing differs" in out
+
+
+def test_verify_says_who_has_not_joined(servers: list[RealServer]) -> None:
+    add(servers[0], "likes", 3)
+    done = run(None, "verify", "--wait", "0", "--region", f"main={servers[0].url}", "--region", f"us={servers[1].url}")
+    assert done.returncode == 1
+    assert b"main has not joined" in done.stdout
+    assert b"us has not joined" in done.stdout
+
+
+def test_verify_finds_what_no_index_has(servers: list[RealServer]) -> None:
+    add(servers[0], "likes", 3)
+    exchange(servers[:2])
+    servers[0].client().delete(*servers[0].client().keys("{*}:x"))
+    found = told("verify", "--wait", "0", *arguments(servers[:2]), code=1)
+    assert found["in_no_index"] == [{"name": "likes", "shard": 0, "region": "eu"}]
+    assert found["equal"]
+
+
+def test_verify_compares_many_counters_by_pages(servers: list[RealServer]) -> None:
+    with Counters.from_url(servers[0].url) as counters:
+        for number in range(10_000):
+            counters.incr(f"name:{number}", number + 1)
+    exchange(servers[:2])
+    assert told("verify", *arguments(servers[:2]))["shards"] == 10_000

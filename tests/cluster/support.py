@@ -1,0 +1,89 @@
+"""Writers on a cluster while something happens to it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from redis_counters import Counters
+from redis_counters.drivers.tasks.keyed import keyed_of as keyed_of_tasks
+from redis_counters.drivers.threads.keyed import keyed_of as keyed_of_threads
+from tests.faces.either import Either
+from tests.topologies.clusters import Cluster
+from tests.waiting import until
+
+NAMES = [f"n{i}" for i in range(200)]
+
+
+class Writers:
+    """Threads, each with counters of its own, that count all names again and again until told to stop."""
+
+    def __init__(self, url: str, number: int, shards: int) -> None:
+        self._over = threading.Event()
+        self.counted = [0] * number  # rounds over all names, and twice as many of "hot"
+        self._counters = [
+            Counters.from_url(url, flush_interval=0.01, shards=shards, max_batch=50) for _ in range(number)
+        ]
+        self._threads = [threading.Thread(target=self._work, args=(n,)) for n in range(number)]
+        for thread in self._threads:
+            thread.start()
+
+    def _work(self, n: int) -> None:
+        counters = self._counters[n]
+        while not self._over.wait(0.002):
+            for name in NAMES:
+                counters.incr(name)
+            counters.incr("hot", 2)
+            self.counted[n] += 1
+
+    def flushes(self) -> list[int]:
+        return [counters.stats().flushes for counters in self._counters]
+
+    def go_on(self, flushes: int) -> None:
+        """Each has sent so many flushes more, and Redis has confirmed them."""
+        goals = [done + flushes for done in self.flushes()]
+        until(
+            lambda: all(done >= goal for done, goal in zip(self.flushes(), goals, strict=True)),
+            f"{flushes} flushes more by each writer",
+        )
+
+    def stop(self, *, close: Callable[[Counters], None] = Counters.close) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+        for counters in self._counters:
+            close(counters)
+
+
+@contextmanager
+def writing(cluster: Cluster, number: int = 4, shards: int = 4) -> Iterator[Writers]:
+    """Writers count meanwhile; in the end everything that they counted is there, and nothing else."""
+    writers = Writers(cluster.url, number, shards)
+    try:
+        yield writers
+    except BaseException:
+        writers.stop(close=lambda counters: None)
+        raise
+    writers.stop(close=lambda counters: counters.flush(60))
+    check(cluster, {**dict.fromkeys(NAMES, sum(writers.counted)), "hot": 2 * sum(writers.counted)})
+    writers.stop()
+    check(cluster, {**dict.fromkeys(NAMES, sum(writers.counted)), "hot": 2 * sum(writers.counted)})
+
+
+def check(cluster: Cluster, expected: dict[str, int]) -> None:
+    """A client that has counted nothing reads these values."""
+    with Counters.from_url(cluster.url) as reader:
+        assert reader.get_many(expected, max_age=0) == expected
+
+
+def connections(cluster: Cluster) -> list[int]:
+    """Return how many clients are connected to each node that runs; redis-py's own among them."""
+    return [node.ask("CLIENT", "LIST", "TYPE", "normal").count(b" addr=") for node in cluster.running()]
+
+
+def keyed_of(counters: Either) -> Any:
+    """Return what sends keyed calls; its ``do`` sends several in one batch."""
+    runner = counters.counters._runner
+    return keyed_of_threads(runner) if isinstance(counters.counters, Counters) else keyed_of_tasks(runner)

@@ -1,0 +1,170 @@
+"""A closed exchange says so, whatever it is asked for, and changes nothing more; who waits for one is not held up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+import redis_counters.asyncio
+from redis_counters import Unavailable
+from tests.regions.support import Regions
+from tests.waiting import until
+
+CALLS: dict[str, Callable[[Any, Regions], Any]] = {
+    "start": lambda exchange, _: exchange.start(),
+    "run_once": lambda exchange, _: exchange.run_once(),
+    "read_skew": lambda exchange, _: exchange.read_skew(["a"]),
+    "regions": lambda exchange, _: exchange.regions(),
+    "evict": lambda exchange, _: exchange.evict("us"),
+    "add_regions": lambda exchange, here: exchange.add_regions({"us": here.urls["us"]}),
+}
+
+
+def meta(here: Regions) -> dict[str, Any]:
+    return {name: here.client(name).hgetall("rc:meta") for name in here.servers}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_closed(two: Regions, call: str, caplog: pytest.LogCaptureFixture) -> None:
+    """No values that nobody has read, and no region that is recorded by an exchange without others."""
+    two.incr("eu", "a", 5)
+    two.flush()
+    exchange = two.exchange()
+    exchange.close()
+    exchange.close()
+    before = meta(two)
+    with caplog.at_level(logging.WARNING), pytest.raises(Unavailable, match="this exchange is closed"):
+        CALLS[call](exchange, two)
+    assert (meta(two), caplog.records) == (before, [])
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_closed_asyncio(two: Regions, call: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The same, awaited."""
+    two.incr("eu", "a", 5)
+    two.flush()
+
+    async def main() -> None:
+        exchange = redis_counters.asyncio.Exchange(two.urls)
+        await exchange.close()
+        await exchange.close()
+
+        async def ask() -> None:
+            asked = CALLS[call](exchange, two)
+            if isinstance(asked, Awaitable):
+                await asked
+
+        with pytest.raises(Unavailable, match="this exchange is closed"):
+            await ask()
+
+    before = meta(two)
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(main())
+    assert (meta(two), caplog.records) == (before, [])
+
+
+def test_closed_while_it_is_waited_for(two: Regions, caplog: pytest.LogCaptureFixture) -> None:
+    """By another thread, while a region does not answer."""
+    exchange = two.exchange()
+    exchange.run_once()
+    two.servers["us"].pause()
+    said: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            exchange.run_once()
+        except Unavailable as error:
+            said.append(error)
+
+    waiting = threading.Thread(target=wait)
+    try:
+        with caplog.at_level(logging.WARNING, logger="redis_counters"):
+            waiting.start()
+            time.sleep(0.3)
+            exchange.close()
+            waiting.join(10)
+    finally:
+        two.servers["us"].resume()
+    assert [str(error) for error in said] == ["this exchange is closed"]
+    assert caplog.records == []
+
+
+def test_closed_while_it_is_awaited(two: Regions, caplog: pytest.LogCaptureFixture) -> None:
+    """By another task, while a region does not answer."""
+
+    async def main() -> None:
+        exchange = redis_counters.asyncio.Exchange(two.urls)
+        await exchange.run_once()
+        two.servers["us"].pause()
+        try:
+            waiting = asyncio.ensure_future(exchange.run_once())
+            await asyncio.sleep(0.3)
+            await exchange.close()
+            with pytest.raises(Unavailable, match="this exchange is closed"):
+                await asyncio.wait_for(waiting, 10)
+        finally:
+            two.servers["us"].resume()
+
+    with caplog.at_level(logging.WARNING, logger="redis_counters"):
+        asyncio.run(main())
+    assert caplog.records == []
+
+
+def test_who_closes_it_is_cancelled(two: Regions) -> None:
+    """Its connections have ended all the same: nobody else would end them."""
+
+    async def main() -> None:
+        exchange = redis_counters.asyncio.Exchange(two.urls, interval=0.02)
+        exchange.start()
+        await asyncio.sleep(0.3)
+        closing = asyncio.ensure_future(exchange.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        await asyncio.to_thread(until, lambda: len(here.client_list()) == before, "its connections have ended")
+
+    here = two.client("eu")
+    before = len(here.client_list())
+    asyncio.run(main())
+
+
+def test_a_timeout_holds_while_others_wait_for_the_region(two: Regions) -> None:
+    """The background holds the pair and waits for a region that is frozen: `run_once` is back in time."""
+    with two.exchange() as exchange:
+        exchange.run_once()
+        two.servers["us"].pause()
+        try:
+            time.sleep(0.5)
+            began = time.monotonic()
+            with pytest.raises(Unavailable, match="not done in time"):
+                exchange.run_once(timeout=0.5)
+            assert time.monotonic() - began < 2
+        finally:
+            two.servers["us"].resume()
+
+
+def test_an_interrupt_does_not_wait_for_the_region(two: Regions) -> None:
+    """Ctrl-C while a region is frozen: who called `run_once` goes on at once, and nobody works for it any more."""
+    exchange = two.exchange()
+    exchange.run_once()
+    two.servers["us"].pause()
+    ring = threading.Timer(0.5, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
+    try:
+        began = time.monotonic()
+        ring.start()
+        with pytest.raises(KeyboardInterrupt):
+            exchange.run_once()
+        assert time.monotonic() - began < 2
+    finally:
+        two.servers["us"].resume()
+        ring.join()
+        exchange.close()
+    until(lambda: not [each for each in threading.enumerate() if "exchange-once" in each.name], "they have ended")

@@ -1,0 +1,323 @@
+"""The parts of the exchange, without servers: what travels, how often, who may, and in which order things go out."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redis_counters import Exchange, Refused, SchemaMismatch, UsageError
+from redis_counters.errors import CounterError
+from redis_counters.protocol.commands import Command, ErrorReply, Script
+from redis_counters.protocol.exchange import marks, texts
+from redis_counters.protocol.exchange.asks import DESTINATION, SOURCE, WINDOW, Ask, Job, Meter, Receive, Send, together
+from redis_counters.protocol.exchange.bucket import Bucket
+from redis_counters.protocol.exchange.common import PATIENCE, Common, Options
+from redis_counters.protocol.exchange.members import EVICTED, MEMBER, Member, Region, agree, spread
+from redis_counters.protocol.exchange.names import check_links
+from redis_counters.protocol.exchange.pace import Pace
+from redis_counters.protocol.exchange.pair import Pair
+from redis_counters.protocol.exchange.pull import _refused_there
+from redis_counters.protocol.exchange.route import Route
+from redis_counters.protocol.exchange.schedule import CYCLE, Schedule
+from redis_counters.protocol.exchange.tally import Tally
+from redis_counters.protocol.keys import KeySpace
+from redis_counters.protocol.replies import BadReply
+
+ENTRY = st.tuples(*[st.integers(0, 3)] * 4)
+SHARDS = st.dictionaries(st.sampled_from([b"eu/0", b"eu/a.1", b"us/0"]), ENTRY, max_size=3)
+
+
+def written(shards: int, entries: dict[bytes, tuple[int, ...]]) -> bytes:
+    """As entries_read does."""
+    parts = []
+    for place, entry in sorted(entries.items()):
+        if any(entry):
+            counts = list(entry)
+            while counts[-1] == 0:
+                counts.pop()
+            parts.append(place + b"".join(b",%d" % count for count in counts))
+    return b" ".join([b"%d" % shards, b"0", *parts])
+
+
+def merged(one: bytes, other: bytes) -> dict[bytes, tuple[int, ...]]:
+    """What a region has after it was told: the larger of each."""
+    ours, theirs = texts.shard_of_text(one).entries, texts.shard_of_text(other).entries
+    return {
+        place: tuple(map(max, ours.get(place, texts.NOTHING), theirs.get(place, texts.NOTHING)))
+        for place in {*ours, *theirs}
+    }
+
+
+def counting(entries: dict[bytes, tuple[int, ...]]) -> dict[bytes, tuple[int, ...]]:
+    """Without what may be dropped at any time."""
+    return {place: entry for place, entry in entries.items() if entry[0] > entry[2] or entry[1] > entry[3]}
+
+
+@given(SHARDS, SHARDS)
+def test_a_repair_is_what_is_lacking_and_nothing_else(here: Any, there: Any) -> None:
+    """After it the region has all that the other one had, but what counts for nothing; told again it lacks nothing."""
+    ours, theirs = written(0, here), written(0, there)
+    lacking = texts.lacking(ours, theirs)
+    after = merged(ours, lacking)
+    assert counting(after) == counting(merged(ours, theirs))
+    assert not texts.lacking(written(0, after), theirs)
+    assert not texts.lacking(ours, ours)
+    for place in texts.shard_of_text(lacking).entries:
+        assert texts.shard_of_text(lacking).entries[place] == texts.shard_of_text(theirs).entries[place]
+
+
+def test_what_was_dropped_does_not_come_back() -> None:
+    """An entry that counts for nothing is not told to who does not have it."""
+    assert texts.lacking(b"0 0 us/0,1", b"0 0 eu/0,5,0,5 us/0,1") == b""
+    assert texts.lacking(b"0 0 eu/0,5", b"0 0 eu/0,5,0,5") == b"0 0 eu/0,5,0,5"
+    assert texts.lacking(b"", b"4 0 eu/0,5") == b"4 0 eu/0,5"
+    assert texts.lacking(b"2 0 eu/0,5", b"4 99 eu/0,5") == b"4 99"
+    assert texts.with_floor([b"0 0 eu/0,5", b"0 0 eu/0,5,0,5", b"0 0 eu/0,6,0,5", b""]) == [1]
+    for odd in (b"x", b"0 0 eu/0", b"0 0 eu/0,1,2,3,4,5", b"0 0 eu/0,x"):
+        with pytest.raises(BadReply):
+            texts.shard_of_text(odd)
+
+
+def test_marks() -> None:
+    """A mark of another incarnation, or none, means that all is fetched."""
+    assert marks.mark_of(b"g1 5 3") == marks.Mark(b"g1", 5, 3)
+    assert marks.mark_of(b"g1 5 3 2") == marks.Mark(b"g1", 5, 3)
+    assert marks.mark_of(marks.NONE) is None
+    assert marks.is_other(marks.NONE, b"g1 5 5")
+    assert marks.is_other(b"g0 5 5", b"g1 5 5")
+    assert not marks.is_other(b"g1 3 5", b"g1 5 5")
+    assert marks.is_full(b"g1 3 5", b"g1 5 5")
+    assert not marks.is_full(b"g1 5 5", b"g1 6 5")
+    assert marks.is_other(marks.anew(b"token"), b"g1 5 5")
+    assert marks.anew(b"one") != marks.anew(b"other")
+
+
+def test_pace() -> None:
+    """Where nothing changes it is looked less and less often, until something does."""
+    pace = Pace(0.2, now=100.0, quiet=5.0)
+    waits = []
+    now = 100.0
+    for _ in range(7):
+        pace.same(now)
+        waits.append(round(pace.next - now, 3))
+        now = pace.next
+    assert waits == [0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]
+    assert pace.slow
+    pace.changed(now)
+    assert (round(pace.next - now, 3), pace.slow) == (0.2, False)
+    for _ in range(20):
+        pace.failed(now, 1.0)
+    assert pace.next - now <= 2.0
+
+
+def test_names_and_links() -> None:
+    """Names are such that they can stand in keys and entries; links are between those that there are."""
+    assert check_links(None, ["a", "b"]) == [("a", "b"), ("b", "a")]
+    assert check_links([("a", "b"), ("a", "b")], ["a", "b"]) == [("a", "b")]
+    for links in ([("a", "c")], [("a", "a")]):
+        with pytest.raises(UsageError):
+            check_links(links, ["a", "b"])
+    with pytest.raises(TypeError):
+        check_links(["ab"], ["a", "b"])  # type: ignore[list-item]
+    for name in ("", "a b", "a/b", "a,b", "ä", "x" * 65):
+        with pytest.raises(UsageError, match="name"):
+            Exchange({name: "redis://localhost:1"})
+    for options in ({"interval": 0.0}, {"namespace": "{x}"}):
+        with pytest.raises(UsageError):
+            Exchange({"a": "redis://localhost:1"}, **options)
+    with pytest.raises(UsageError, match="region a"):
+        Exchange({"a": "http://localhost:1"})
+
+
+def region(name: bytes, members: dict[bytes, Member], *, id: bytes = b"", buckets: int = 16) -> Region:
+    return Region(name, KeySpace(b"rc", buckets), id or b"id-" + name, members)
+
+
+def test_membership() -> None:
+    """Two regions go together only with the same number of buckets, each under a name of its own, and not evicted."""
+    eu, us = region(b"eu", {}), region(b"us", {})
+    told = agree(eu, us)
+    assert told[b"eu"] == told[b"us"] == {b"eu": Member(b"id-eu", MEMBER), b"us": Member(b"id-us", MEMBER)}
+    assert agree(region(b"eu", told[b"eu"]), region(b"us", told[b"us"])) == {b"eu": {}, b"us": {}}
+    with pytest.raises(SchemaMismatch, match="buckets"):
+        agree(eu, region(b"us", {}, buckets=64))
+    with pytest.raises(SchemaMismatch, match="another deployment"):
+        agree(region(b"eu", {b"us": Member(b"other", MEMBER)}), us)
+    with pytest.raises(SchemaMismatch, match="one and the same"):
+        agree(eu, region(b"us", {}, id=b"id-eu"))
+    with pytest.raises(Refused, match=r"evicted.*regions add"):
+        agree(region(b"eu", {b"us": Member(b"id-us", EVICTED)}), us)
+    with pytest.raises(Refused, match="evicted"):
+        agree(eu, region(b"us", {b"us": Member(b"id-us", EVICTED)}))
+
+
+def test_evicted_spreads() -> None:
+    """Where one says evicted and another member, evicted holds, whoever is asked first."""
+    member, gone = {b"ap": Member(b"1", MEMBER)}, {b"ap": Member(b"1", EVICTED)}
+    assert spread(member, gone) == spread(gone, member) == gone
+    assert spread({}, member) == spread(member, {}) == member
+
+
+def test_the_number_of_buckets_of_a_new_region() -> None:
+    """It is that of the others, so these are looked at first; the default only if nobody has any."""
+    now = [0.0]
+    common = Common(Options(b"rc", 0.2, None, 16, lambda: now[0], lambda: 0.0, str))
+    common.expect([b"eu", b"us"])
+    assert common.buckets_of_new() is None
+    now[0] = PATIENCE
+    assert common.buckets_of_new() == 16
+    now[0] = 0.0
+    common.saw(b"eu", Region(b"eu", None, None, {}))
+    assert common.buckets_of_new() is None
+    common.saw(b"us", None)
+    assert common.buckets_of_new() == 16
+    common.saw(b"us", region(b"us", {}, buckets=64))
+    assert common.buckets_of_new() == 64
+
+
+def command(n: int, script: Script | None = None) -> Command:
+    return Command(script, (b"k%d" % n,), (), b"" if script else b"GET")
+
+
+def job(asks: Any, failed: Any = None) -> Job:
+    return Job(asks, failed or unexpected, Meter())
+
+
+def unexpected(error: CounterError, side: int) -> None:
+    raise AssertionError(error)
+
+
+def test_answers_are_read_in_the_order_of_the_questions() -> None:
+    """Several pieces are under way at once; on each of the two connections answers come as they were asked for."""
+    got: dict[int, list[object]] = {}
+
+    def piece(n: int) -> Generator[Ask, list[object], None]:
+        first = yield Ask(SOURCE, [command(n), command(n + 10)])
+        second = yield Ask(DESTINATION, [command(n + 20)])
+        got[n] = [*first, *second]
+
+    lanes: list[list[bytes]] = [[], []]
+    most = 0
+    steps = together(iter([job(piece(n)) for n in range(5)]), window=3)
+    answer: object = None
+    while True:
+        try:
+            step = steps.send(answer)
+        except StopIteration:
+            break
+        if isinstance(step, Send):
+            lanes[step.side].append(step.command.keys[0])
+            answer = None
+            most = max(most, *map(len, lanes))
+        else:
+            answer = lanes[step.side].pop(0)
+    assert got == {n: [b"k%d" % n, b"k%d" % (n + 10), b"k%d" % (n + 20)] for n in range(5)}
+    assert lanes == [[], []]
+    assert most > 2
+
+
+def test_a_script_that_is_unknown_is_sent_with_its_text_and_what_follows_again() -> None:
+    """What follows may rely on it, as a confirmation does; what stands before is not sent twice."""
+    got: list[object] = []
+
+    def piece() -> Generator[Ask, list[object], None]:
+        got.extend((yield Ask(SOURCE, [command(0), command(1, Script.ENTRIES_READ), command(2)])))
+
+    steps = together(iter([job(piece())]))
+    sent: list[tuple[bytes, bool]] = []
+    answers = iter([b"zero", ErrorReply("NOSCRIPT x"), b"too early", b"one", b"two"])
+    answer: object = None
+    while True:
+        try:
+            step = steps.send(answer)
+        except StopIteration:
+            break
+        if isinstance(step, Send):
+            sent.append((step.command.keys[0], step.text))
+            answer = None
+        else:
+            assert isinstance(step, Receive)
+            answer = next(answers)
+    assert got == [b"zero", b"one", b"two"]
+    assert sent == [(b"k0", False), (b"k1", False), (b"k2", False), (b"k1", True), (b"k2", False)]
+
+
+def test_one_that_fails_ends_alone() -> None:
+    """The others go on; all are closed if the connection is gone."""
+    errors: list[CounterError] = []
+    closed: list[int] = []
+
+    def piece(n: int) -> Generator[Ask, list[object], None]:
+        try:
+            yield Ask(SOURCE, [command(n)])
+            if n == 1:
+                raise Refused("no")
+            yield Ask(SOURCE, [command(n)])
+        finally:
+            closed.append(n)
+
+    steps = together(iter([job(piece(n), lambda error, side: errors.append(error)) for n in range(3)]))
+    answer: object = None
+    for _ in range(7):
+        step = steps.send(answer)
+        answer = b"ok" if isinstance(step, Receive) else None
+    assert [str(error) for error in errors] == ["no"]
+    assert closed == [1]
+    steps.close()
+    assert sorted(closed) == [0, 1, 2]
+
+
+def test_what_an_unsealed_shard_missed_is_found_at_once() -> None:
+    """Its repair is void if another exchange has moved the mark meanwhile: then both sides are compared."""
+    route = Route(b"eu", b"us", KeySpace(b"rc", 16), ((), ()), None)
+    bucket, tally = Bucket(0, Pace(0.2, 0.0)), Tally()
+    asked = _refused_there(route, bucket, b"i 1 1", b"{rc:0}:c:1:a", b"0 0 eu/0,1", "WRONGTYPE x", tally)
+    sealed = b"sealed id 1 - 0 0"
+    next(asked)
+    for answer in (sealed, [b"OK"], [b"OK"]):
+        asked.send([answer])
+    with pytest.raises(StopIteration):
+        asked.send([[b"OTHER", b"i 2 2"]])
+    assert bucket.suspect
+
+
+def test_few_buckets_are_compared_at_once() -> None:
+    """Each that is begun holds the names of all its counters; one that is done makes room for the next."""
+    common = Common(Options(b"rc", 0.2, None, 64, lambda: 0.0, lambda: 0.0, str))
+    pair = Pair(b"eu", b"us", common)
+    pair.route = Route(b"eu", b"us", KeySpace(b"rc", 64), ((), ()), None)
+    common.suspects |= {(pair.key, bucket) for bucket in range(64)}
+    begun = list(pair._comparisons()) and set(pair.schedule.at_once)
+    assert len(begun) == WINDOW
+    assert list(pair._comparisons())
+    assert set(pair.schedule.at_once) == begun
+    done = begun.pop()
+    del pair.schedule.at_once[done]
+    common.suspects.discard((pair.key, done))
+    assert list(pair._comparisons())
+    assert begun < set(pair.schedule.at_once)
+    assert len(pair.schedule.at_once) == WINDOW
+
+
+def test_comparing_is_paced() -> None:
+    """A range that took bytes is followed by a pause; a cycle takes five minutes at least."""
+
+    class Done:
+        done = True
+
+    schedule = Schedule(0.0, 0.0)
+    schedule.begin(Done(), 0.0)  # type: ignore[arg-type]
+    schedule.stepped(1500, 2, 0.0)
+    assert schedule.next == pytest.approx(300.0)  # 150 bytes a minute and bucket
+    assert schedule.bucket == 1
+    schedule.begin(Done(), 300.0)  # type: ignore[arg-type]
+    schedule.stepped(10, 2, 300.0)
+    assert schedule.bucket == 0
+    assert schedule.next == pytest.approx(302.0)
+    schedule.begin(Done(), 302.0)  # type: ignore[arg-type]
+    schedule.stepped(10, 1, 302.0)
+    assert schedule.next == pytest.approx(302.0 + CYCLE)

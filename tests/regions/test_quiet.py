@@ -1,0 +1,140 @@
+"""What it costs: a quiet pair of regions says little, in simulated hours; what is compared is found and repaired."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+
+import pytest
+
+from redis_counters.drivers.exchange.places import Places
+from redis_counters.drivers.exchange.threads import drive
+from redis_counters.protocol.exchange.pair import Pair
+from tests.regions.support import Regions, regions
+from tests.servers import RealServer
+
+MINUTE = 60.0
+
+
+class Simulated:
+    """Both directions between two regions, driven by hand, with a clock that jumps to what is due next."""
+
+    def __init__(self, here: Regions) -> None:
+        self.now = 1000.0
+        exchange = here.exchange(interval=0.2)
+        self.places: Places[object] = exchange._places
+        options = self.places.common.options
+        self.places.common.options = replace(options, clock=lambda: self.now, chance=lambda: 0.5)
+        self.pairs = {link: Pair(link[0].encode(), link[1].encode(), self.places.common) for link in self.places.pairs}
+        self.places._share_out(self.pairs)
+        self.stack = ExitStack()
+        self.lanes = {
+            link: [
+                self.stack.enter_context(self.places.places[name].transport.lane())  # type: ignore[attr-defined]
+                for name in link
+            ]
+            for link in self.pairs
+        }
+        for link, pair in self.pairs.items():
+            drive(pair.connect(), self.lanes[link], link, lambda: None)
+        self.exchange = exchange
+
+    def run(self, seconds: float) -> None:
+        """So much time passes."""
+        end = self.now + seconds
+        while True:
+            link = min(self.pairs, key=lambda each: self.pairs[each].wait())
+            due = self.now + self.pairs[link].wait()
+            if due > end:
+                self.now = end
+                return
+            self.now = max(due, self.now + 0.001)
+            drive(self.pairs[link].round(), self.lanes[link], link, lambda: None)
+            assert self.pairs[link].error is None
+
+    def close(self) -> None:
+        self.stack.close()
+        self.exchange.close()
+
+
+@pytest.fixture
+def simulated(two: Regions) -> Iterator[Simulated]:
+    for n in range(500):
+        two.incr("eu", f"likes:{n}")
+        two.incr("us", f"likes:{n}")
+    two.flush()
+    found = Simulated(two)
+    yield found
+    found.close()
+
+
+def traffic(server: RealServer) -> int:
+    """Return the bytes that a server has received and sent, without what asking for it costs."""
+    client = server.client()
+    first, second = (client.info("stats") for _ in range(2))
+    told = [each["total_net_input_bytes"] + each["total_net_output_bytes"] for each in (first, second)]
+    return int(told[0] - (told[1] - told[0]))
+
+
+def test_a_quiet_pair_says_little(two: Regions, simulated: Simulated) -> None:
+    """Less than 1 kB a minute and bucket in both directions, comparing included; our own figure of it is right."""
+    simulated.run(30)
+    assert two.wrong() == []
+    for counters in two.counters.values():
+        counters.close()
+    before = sum(map(traffic, two.servers.values()))
+    counted = sum(pair.stats().bytes for pair in simulated.pairs.values())
+    minutes = 30
+    simulated.run(minutes * MINUTE)
+    said = sum(map(traffic, two.servers.values())) - before
+    counted = sum(pair.stats().bytes for pair in simulated.pairs.values()) - counted
+    print(f"{said / minutes / 16:.0f} bytes a minute and bucket, {counted / minutes / 16:.0f} by our own figure")
+    assert said / minutes / 16 < 1000
+    assert abs(said - counted) < 0.05 * said
+    assert max(pair.stats().lag or 0 for pair in simulated.pairs.values()) <= 11
+
+
+def test_what_is_lost_is_found_by_comparing(two: Regions, simulated: Simulated) -> None:
+    """Keys that somebody deletes come back within some of the cycles, though nothing tells of them."""
+    simulated.run(30)
+    client = two.client("eu")
+    for n in (3, 77, 401):
+        assert client.delete(*client.scan_iter(f"*:c:0:likes:{n}")) == 1
+    assert len(two.wrong()) == 3
+    simulated.run(60 * MINUTE)
+    assert two.wrong() == []
+    repaired = sum(pair.stats().repaired for pair in simulated.pairs.values())
+    assert repaired >= 3
+
+
+def test_a_change_after_hours_is_found_soon(two: Regions, simulated: Simulated) -> None:
+    """However long nothing changed: it takes ten seconds at most."""
+    simulated.run(120 * MINUTE)
+    two.incr("eu", "likes:3", 5)
+    two.incr("us", "new", 5)
+    two.flush()
+    simulated.run(10.1)
+    assert two.wrong() == []
+
+
+def test_a_return_is_seen_soon(two: Regions, simulated: Simulated) -> None:
+    """Another process evicts a region, and adds it again: it is told at once what it forgot, though nothing changed."""
+    simulated.run(61 * MINUTE)  # (a bucket is looked at in earnest every four)
+    other = two.exchange()
+    other.evict("us")
+    other.add_regions({"us": two.urls["us"]})
+    other.close()
+    assert len(two.wrong()) == 500
+    simulated.run(20.1)
+    assert two.wrong() == []
+
+
+def test_many_regions_later() -> None:
+    """A lag is only told once all buckets were looked at."""
+    with regions(["eu", "us"]) as here:
+        exchange = here.exchange()
+        assert exchange.stats().lag is None
+        exchange.run_once()
+        assert exchange.stats().lag is not None
+        exchange.close()

@@ -1,0 +1,1 @@
+"""Counting on whichever server the Sentinels name."""

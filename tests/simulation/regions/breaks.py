@@ -1,0 +1,39 @@
+"""Rules of the exchange between regions, each broken on purpose; as `tests.simulation.breaks` has those of one.
+
+Not here, because schedules by chance hardly come to where they matter, or another rule catches it: who is evicted and
+returns, what makes void what is on its way, and that a mark must be the one held. `tests/regions` and `tests/lua` test these.
+"""
+
+from __future__ import annotations
+
+from tests.simulation.breaks import Break
+
+CLIENT = (
+    Break("what is not confirmed goes on", "exchange.pull:check_confirmed", "if durability is None:", "if True:"),
+    Break("all digests are equal", "exchange.comparing:Comparison._compare", "if digests[0] == digests[1]:", "if True:", "compared"),
+    Break("what differs is not told", "exchange.comparing:Comparison._tell", "if not lacks or since == NONE:", "if True:", "compared"),
+)  # fmt: skip
+
+SCRIPTS = (
+    Break("what is told is taken, more or less", "entries_merge", "if less(old, count) then", "if old ~= count then"),
+    Break("counts are compared as texts", "entries_merge", "return #a < #b or (#a == #b and a < b)", "return a < b"),
+    Break("what was merged is not told to others", "entries_merge", "call('ZADD', KEYS[n], unpack(changed[n], first", "call('ZADD', KEYS[n], 'XX', unpack(changed[n], first", "ring"),
+    Break("merging is no change", "entries_merge", "if reply[3] > 0 then call('HSET', registry, 'v', stamp,", "if false then call('HSET', registry, 'v', stamp,"),
+    Break("all incarnations are one", "changes_list", "if theirs == incarnation and", "if theirs and"),
+    Break("a mark says more than was told", "changes_list", "    covered = one_more - 1\n    while tonumber(found[#found]) > covered do", "    covered = one_more\n    while tonumber(found[#found]) >= covered do"),
+    Break("of one version some are told", "changes_list", "    for n = first, #KEYS do\n      local changes = call('ZRANGEBYSCORE', KEYS[n], only, only)", "    for n = first, first do\n      local changes = call('ZRANGEBYSCORE', KEYS[n], only, only, 'LIMIT', '0', '1')"),
+    Break("a reset is told, but not how far it has seen", "entries_read", "entry[(sign == PLUS and 1 or 2) + from * 2 - 4] = count", "entry[(sign == PLUS and 1 or 2) + from * 2 - 4] = from == 2 and count or '0'", "resets"),
+    Break("entries are dropped before all have heard of them", "entries_drop", "if last[i] and last[i] <= covered then", "if last[i] then", "resets"),
+    Break("entries that count are dropped", "entries_drop", "if is_floor and", "if"),
+    Break("a reset forgets other regions", "shard_reset", "local floor, place, sign = string.match(field, '^(~?)@([^/]*/.*)([+-])$')", "local floor, place, sign = string.match(field, '^(~?)@(/.*)([+-])$')", "resets"),
+    Break("a reset is no change", "shard_reset", "if joined and seen then", "if false then", "resets"),
+    Break("a deleted counter goes on under its dot", "shard_reset", "  write('d', new_dot())", "  write('d', dot)", "resets"),
+    Break("a deleted counter begins with what it had", "shard_reset", "  for i = 1, #slots, 2 do write('~' .. slots[i], slots[i + 1]) end\n", "", "resets"),
+    Break("a flush is no change", "slots_merge", "if #changed > 0 or stamped then", "if false then"),
+    Break("a key that a fail-over took back is another thing", "slots_merge", "* 2 == n then return nil end", "* 2 == n then return setmetatable({}, {__index = function() return true end}) end"),
+)  # fmt: skip
+
+BREAKS = CLIENT + SCRIPTS
+
+BEGIN = {"all digests are equal": 284, "what differs is not told": 284}
+"""As of one region: the seed to begin with."""

@@ -1,0 +1,8 @@
+"""Several servers together: a primary with a follower, Sentinels that watch the two, a Redis Cluster."""
+
+from tests.topologies.clusters import SLOTS, Cluster, Moving, slot_of
+from tests.topologies.nodes import Node
+from tests.topologies.pairs import Pair, replication
+from tests.topologies.sentinels import WATCHED, Sentinel, Sentinels
+
+__all__ = ["SLOTS", "WATCHED", "Cluster", "Moving", "Node", "Pair", "Sentinel", "Sentinels", "replication", "slot_of"]
