@@ -101,7 +101,7 @@ def walk(
         if not server or server not in walked:  # who does not say which one it is may be another
             yield from _walk_over(plan.registry, keys, wanted, upkeep, tally, dry_run=dry_run)
         walked.add(server)
-    without_slots = {(bucket, actor): () for bucket, plan in wanted.items() for actor in plan.closed}
+    without_slots = {(bucket, actor): () for bucket, plan in wanted.items() for actor in sorted(plan.closed)}
     if dry_run:
         tally.folded.update(without_slots)
     else:

@@ -23,7 +23,6 @@ Raises: CounterError, where Redis refuses something to the whole; the pass is ov
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable
-from itertools import islice
 
 from redis_counters.protocol.answers import list_of, reply_of
 from redis_counters.protocol.commands import Command, Script, hmget, pieces
@@ -165,7 +164,7 @@ def _plan(
             tally.kept += 1
     plan.wanted |= plan.closed
     if len(plan.wanted) > room:
-        plan.wanted, plan.whole = set(islice(plan.wanted, max(room, 0))), False
+        plan.wanted, plan.whole = set(sorted(plan.wanted)[: max(room, 0)]), False
         plan.closed &= plan.wanted
     tally.buckets += 1
     return plan

@@ -113,10 +113,10 @@ def scanned(raw: object, *, fields: bool) -> tuple[bytes, Any] | None:
     return (cursor if isinstance(cursor, bytes) else str(cursor).encode()), page
 
 
-def actors_in(fields: list[bytes] | dict[bytes, bytes]) -> set[bytes]:
+def actors_in(fields: list[bytes] | dict[bytes, bytes]) -> list[bytes]:
     """Return who has slots among these fields of a shard."""
     names = fields[::2] if isinstance(fields, list) else fields
-    return {name[:-1] for name in names if name[-1:] in (b"+", b"-") and is_actor(name)}
+    return list(dict.fromkeys(name[:-1] for name in names if name[-1:] in (b"+", b"-") and is_actor(name)))
 
 
 def all_records(registries: Sequence[bytes]) -> Generator[list[Command], list[object], tuple[int, list[Located]]]:

@@ -54,17 +54,6 @@ def test_everything_happens() -> None:
     assert len(KINDS) > len(STEPS)
 
 
-def test_a_seed_makes_one_schedule_and_one_run() -> None:
-    """The same seed takes the same steps, sends the same commands and gets the same answers."""
-    stories: list[list[str]] = []
-    for _ in range(2):
-        lines: list[str] = []
-        run(make_plan(5), tell=lines.append)
-        stories.append(lines)
-    assert stories[0] == stories[1]
-    assert len(stories[0]) > 100
-
-
 def test_a_schedule_is_data() -> None:
     """Written down and read again, it is the same; with steps taken out, it still runs."""
     for seed in range(20):
