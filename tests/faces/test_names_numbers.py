@@ -104,7 +104,9 @@ async def done(result: Any) -> None:
 
 
 @pytest.mark.parametrize("face", FACES)
-@pytest.mark.parametrize("name", [None, 1, 1.5, True, bytearray(b"x"), memoryview(b"x"), ("x",), ["x"]], ids=repr)
+@pytest.mark.parametrize(
+    "name", [None, 1, 1.5, True, bytearray(b"x"), memoryview(b"x"), ("x",), ["x"]], ids=lambda x: type(x).__name__
+)
 def test_what_is_no_name_is_a_type_error(any_server: RealServer, face: str, name: Any) -> None:
     """Neither text nor bytes: TypeError at the call, naming the argument; nothing is counted or asked."""
 
