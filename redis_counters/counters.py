@@ -212,7 +212,7 @@ class Counters(CountersBase, KeyedCounters):
     def inspect(self, name: Name) -> Inspection:
         """Return what Redis holds of a counter: shards, slots, actors.
 
-        Cost: up to 2 round trips per shard and one more; O(slots).
+        Cost: up to 2 round trips per shard and two more; O(slots). Raises: WrongType, NotPermitted, Unavailable.
         """
         from redis_counters.protocol.inspection import inspect
 

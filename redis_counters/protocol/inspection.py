@@ -11,6 +11,7 @@ from redis_counters.crdt.slotmap import SlotMap, parse
 from redis_counters.errors import WrongType
 from redis_counters.protocol.answers import list_of
 from redis_counters.protocol.commands import Command, Script, hgetall, hmget
+from redis_counters.protocol.exchange.marks import seen_field
 from redis_counters.protocol.keys import KeySpace, meta_key, shard_of
 from redis_counters.protocol.namespace import look_up_namespace
 from redis_counters.protocol.reads import Reads
@@ -95,11 +96,16 @@ def inspect(reads: Reads, name: Name) -> Generator[list[Command], list[object], 
         (raw,) = yield [_whole(key)]
         if parts:
             (raw,) = list_of(raw, 1)
-        fields, found = _slot_map(raw, raw_name)
-        if not parts:
-            copies = copies_in(fields.items())
-        value += beyond(fields.items(), len(parts), copies)
-        parts += (ShardView(len(parts), bucket, key, found, parse_fields(fields)),)
+        try:
+            fields = dict(pairs_of(raw, raw_name))
+            found = parse(fields)
+            check_told(found.shards)
+            if not parts:
+                copies = copies_in(fields.items())
+            value += beyond(fields.items(), len(parts), copies)
+            parts += (ShardView(len(parts), bucket, key, found, parse_fields(fields)),)
+        except ValueError as error:
+            raise WrongType(f"counter {name_shown(raw_name)!r}: {error}", counter=raw_name) from None
     actors: dict[bytes, ActorView] = {}
     for part in parts:
         ids = sorted(part.map.actors - actors.keys())
@@ -123,7 +129,7 @@ def _regions(
     if not others:
         return {}
     marks = [keys.marks(bucket) for bucket in sorted({part.bucket for part in parts})]
-    fields = [b"t:" + region for region in others]
+    fields = [seen_field(region) for region in others]
     meta, *told = yield [hmget(meta_key(keys.namespace), (b"region",)), *(hmget(key, fields) for key in marks)]
     (own,) = list_of(meta, 1)
     found = {_shown(own if isinstance(own, bytes) else b""): RegionView(values.get(b"", 0), None)}
@@ -140,16 +146,6 @@ def _shown(region: bytes) -> str:
 def _whole(key: bytes) -> Command:
     """Return the command that reads a shard; one that may be sealed is read by the script."""
     return Command(Script.SLOTS_READ, (key,)) if shard_of(key) else hgetall(key)
-
-
-def _slot_map(raw: object, name: bytes) -> tuple[dict[bytes, bytes], SlotMap]:
-    try:
-        fields = dict(pairs_of(raw, name))
-        found = parse(fields)
-        check_told(found.shards)
-        return fields, found
-    except ValueError as error:
-        raise WrongType(f"counter {name_shown(name)!r}: {error}", counter=name) from None
 
 
 def _actor_view(actor: bytes, record: object) -> ActorView:

@@ -56,6 +56,8 @@ def test_entries_count(server: RealServer, face: str) -> None:
             client.hset(key("x"), "@us/0+", "junk")
             with pytest.raises(WrongType, match="@us/0"):
                 await counters.get("x", max_age=0)
+            with pytest.raises(WrongType, match="@us/0"):
+                await counters.inspect("x")
 
     asyncio.run(main())
 
