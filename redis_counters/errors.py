@@ -12,7 +12,9 @@ OutcomeUnknown     the network                 perhaps                          
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
+from typing import TypeVar
 
 __all__ = [
     "BufferFull",
@@ -29,6 +31,9 @@ __all__ = [
     "UsageError",
     "WrongType",
 ]
+
+
+E = TypeVar("E", bound="CounterError")
 
 
 class CounterError(Exception):
@@ -107,3 +112,10 @@ class Unconfirmed(Unavailable):
 
 class OutcomeUnknown(CounterError):
     """May have been applied, and nothing protects a repetition."""
+
+
+def reworded(error: E, message: str) -> E:
+    """Return the same error with another text. What else it tells, such as the counter concerned, stays."""
+    told = copy.copy(error)
+    told.args = (message,)
+    return told

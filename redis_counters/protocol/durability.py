@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from redis_counters.errors import CounterError, Refused, Unconfirmed, UsageError
+from redis_counters.errors import CounterError, Refused, Unconfirmed, UsageError, reworded
 from redis_counters.protocol.commands import Command, ErrorReply, NoAnswer
 from redis_counters.protocol.refusals import error_for
 from redis_counters.protocol.replies import BadReply
@@ -63,7 +63,7 @@ def shortfall(durability: Durability, raw: object) -> CounterError | None:
         if "unknown command" in raw.text.lower():
             return Refused(f"{APPLIED}: aof=True asks for WAITAOF, which this server does not have (Redis 7.2 does)")
         error = error_for(raw, None)
-        return type(error)(f"{APPLIED}: {error}")
+        return reworded(error, f"{APPLIED}: {error}")
     if isinstance(raw, NoAnswer):
         return Unconfirmed(f"{APPLIED}: {raw.error}")
     counts = [count for count in (raw if isinstance(raw, list) else [raw]) if isinstance(count, int)]

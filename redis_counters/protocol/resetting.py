@@ -12,7 +12,7 @@ from redis_counters.crdt.entries import Entries
 from redis_counters.crdt.moved import beyond_copies, copied_shards, copies_in
 from redis_counters.crdt.regional import parse_text
 from redis_counters.crdt.slotmap import parse
-from redis_counters.errors import WrongType
+from redis_counters.errors import WrongType, reworded
 from redis_counters.protocol.answers import reply_of
 from redis_counters.protocol.commands import Command, ErrorReply, Script, hgetall
 from redis_counters.protocol.durability import Durability, shortfall
@@ -96,4 +96,4 @@ def check_confirmed(durability: Durability, raw: object, name: bytes, *, delete:
     """Raises Unconfirmed, or what Redis refuses, if the answer to `confirm` does not confirm it."""
     error = shortfall(durability, raw)
     if error is not None:
-        raise type(error)(f"counter {name_shown(name)!r} was {'deleted' if delete else 'reset'}: {error}")
+        raise reworded(error, f"counter {name_shown(name)!r} was {'deleted' if delete else 'reset'}: {error}")

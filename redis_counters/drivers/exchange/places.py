@@ -10,7 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from redis_counters.drivers.chance import mint
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.urls import Opened, open_url
-from redis_counters.errors import CounterError, Refused, SchemaMismatch, Unavailable, UsageError
+from redis_counters.errors import CounterError, Refused, SchemaMismatch, Unavailable, UsageError, reworded
 from redis_counters.events import Event, EventKind, Observer, log, publish
 from redis_counters.protocol.durability import Durability
 from redis_counters.protocol.exchange.common import Common, Options
@@ -182,6 +182,6 @@ def of_region(error: BaseException, name: str) -> CounterError | None:
     ours = translate(error)
     if ours is None or isinstance(ours, SchemaMismatch):  # (whose text names regions)
         return ours
-    told = type(ours)(f"region {name}: {ours}")
+    told = reworded(ours, f"region {name}: {ours}")
     told.__cause__ = error
     return told

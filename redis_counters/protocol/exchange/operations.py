@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from redis_counters.errors import CounterError, Unavailable, UsageError
+from redis_counters.errors import CounterError, Unavailable, UsageError, reworded
 from redis_counters.protocol.commands import Command
 from redis_counters.protocol.exchange.common import Common
 from redis_counters.protocol.exchange.figures import RegionStatus
@@ -100,7 +100,7 @@ def add_some(common: Common, names: Sequence[bytes], new: Sequence[bytes]) -> Op
     found = {name: region for name, region in looked.items() if name not in gone}
     for name, region in found.items():
         if isinstance(region, CounterError):
-            raise type(region)(f"region {name.decode()}: {region}; nothing has changed")
+            raise reworded(region, f"region {name.decode()}: {region}; nothing has changed")
         common.saw(name, region)
     regions = _regions(found)
     seen = list(regions.values())
@@ -176,7 +176,7 @@ def _regions(found: Mapping[bytes, object], *, strict: bool = False) -> dict[byt
 def _check(found: Mapping[bytes, object]) -> None:
     for name, result in found.items():
         if isinstance(result, CounterError):
-            raise type(result)(f"region {name.decode()}: {result}; to be repeated")
+            raise reworded(result, f"region {name.decode()}: {result}; to be repeated")
 
 
 def _is_gone(name: bytes, found: Mapping[bytes, object]) -> bool:

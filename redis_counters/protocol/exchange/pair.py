@@ -6,9 +6,11 @@ wait pair.wait() seconds between rounds
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from typing import TypeVar
 
-from redis_counters.errors import CounterError, Unavailable
+from redis_counters.errors import CounterError, SchemaMismatch, Unavailable, reworded
+from redis_counters.protocol.commands import Command
 from redis_counters.protocol.exchange.asks import DESTINATION, SOURCE, WINDOW, Asks, Job, Meter, Steps, on, together
 from redis_counters.protocol.exchange.bucket import Bucket
 from redis_counters.protocol.exchange.common import Common
@@ -22,6 +24,8 @@ from redis_counters.protocol.exchange.route import Route
 from redis_counters.protocol.exchange.schedule import Schedule
 from redis_counters.protocol.exchange.tally import Tally
 from redis_counters.protocol.exchange.tidying import Say, say_of, tidy
+
+T = TypeVar("T")
 
 SLACK = 0.02  # seconds by which a bucket may be early: so they stay together, and share round trips
 
@@ -65,13 +69,13 @@ class Pair:
         options, namespace = self.common.options, self.common.options.namespace
         regions: list[Region] = []
         for side, name in enumerate(self.names):
-            region = yield from on(side, look(namespace, name))
+            region = yield from self._on(side, look(namespace, name))
             self.common.saw(name, region)
             regions.append(region)
         looked = tuple(regions)
         for side, region in enumerate(looked):
             if region.id is None:  # somebody may have given it one meanwhile, and told the peer, before we looked there
-                regions[side] = yield from on(side, look(namespace, region.name))
+                regions[side] = yield from self._on(side, look(namespace, region.name))
             check_free(regions[side], looked)
         for side, region in enumerate(regions):
             if region.keys is None or region.id is None or region.name not in region.members:
@@ -79,17 +83,29 @@ class Pair:
                 if buckets is None:
                     raise Waiting("other regions have not been looked at yet, and say how many buckets there are")
                 settling = settle(namespace, region.name, buckets, options.mint().encode())
-                regions[side] = yield from on(side, settling)
+                regions[side] = yield from self._on(side, settling)
         told = agree(regions[SOURCE], regions[DESTINATION])
         for side, region in enumerate(regions):
             news = told[region.name]
             if news:
                 assert region.id is not None
-                yield from on(side, record(namespace, region.name, region.id, news))
+                yield from self._on(side, record(namespace, region.name, region.id, news))
                 regions[side] = region._replace(members={**region.members, **news})
         for side, region in enumerate(regions):
             yield from self._join(side, region)
         self._agreed(regions[SOURCE], regions[DESTINATION])
+
+    def _on(self, side: int, steps: Generator[list[Command], list[object], T]) -> Asks[T]:
+        """As `on`, with errors that say which region it was."""
+        try:
+            return (yield from on(side, steps))
+        except SchemaMismatch:  # whose text names regions
+            raise
+        except CounterError as error:
+            raise self._of_region(error, side) from error
+
+    def _of_region(self, error: CounterError, side: int) -> CounterError:
+        return reworded(error, f"region {self.names[side].decode()}: {error}")
 
     def _join(self, side: int, region: Region) -> Asks[None]:
         assert region.keys is not None
@@ -98,14 +114,14 @@ class Pair:
             return
         if self.common.joining.get(region.name, self) is not self:
             raise Waiting("another pair walks over the keys there")
-        buckets = yield from on(side, unjoined(region.keys))
+        buckets = yield from self._on(side, unjoined(region.keys))
         if not buckets:
             self.common.joined.add(region.id)
             return
         if self.common.joining.setdefault(region.name, self) is not self:
             raise Waiting("another pair walks over the keys there")
         try:
-            yield from on(side, join(region.keys, buckets, self.common.options.mint))
+            yield from self._on(side, join(region.keys, buckets, self.common.options.mint))
             self.common.joined.add(region.id)
         finally:
             del self.common.joining[region.name]
@@ -162,7 +178,7 @@ class Pair:
         What is done already is passed over: so it may be repeated until all are.
         """
         clock = self.common.options.clock
-        self.error = None
+        self.error = self.tally.last_error = None
         began, entries = clock(), self.tally.entries
         left = [bucket for bucket in self._by_age() if bucket.number not in done]
         for bucket in left:
@@ -175,7 +191,7 @@ class Pair:
 
     def compare_all(self, done: set[int]) -> Steps:
         """All that there is was compared, and repaired. ``done``: as in `pull_all`."""
-        self.error = None
+        self.error = self.tally.last_error = None
         if self.compares:
             left = [bucket.number for bucket in self.buckets if bucket.number not in done]
             yield from together(
@@ -236,7 +252,7 @@ class Pair:
             self.common.joined.clear()
         else:
             self.stale = self.stale or isinstance(error, Void)  # who takes part is asked anew
-            error = type(error)(f"region {self.names[side].decode()}: {error}")
+            error = self._of_region(error, side)
         self.tally.failed(error)
         self.error = error
 

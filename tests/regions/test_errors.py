@@ -1,0 +1,66 @@
+"""Errors of an exchange: whose they are, and what they carry."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+import redis_counters.asyncio
+from redis_counters import Exchange, NotPermitted, WrongType
+from redis_counters.protocol.keys import KeySpace
+from redis_counters.testing import LossyLink
+from tests.regions.support import Regions
+
+
+def spoilt(two: Regions) -> None:
+    """A counter of one region is no counter there."""
+    client: Any = two.client("us")
+    client.rpush(KeySpace(b"rc", 16).shard_key(b"a", 0)[1], "somebody's")
+
+
+def test_the_counter_and_the_region_are_named(two: Regions) -> None:
+    spoilt(two)
+    with closing(two.exchange()) as exchange, pytest.raises(WrongType, match=r"^region us: ") as raised:
+        exchange.read_skew(["a"])
+    assert raised.value.counter == b"a"
+
+
+def test_the_counter_and_the_region_are_named_in_asyncio(two: Regions) -> None:
+    spoilt(two)
+
+    async def main() -> None:
+        async with redis_counters.asyncio.Exchange(two.urls) as exchange:
+            with pytest.raises(WrongType, match=r"^region us: ") as raised:
+                await exchange.read_skew(["a"])
+            assert raised.value.counter == b"a"
+
+    asyncio.run(main())
+
+
+def test_who_may_not_connect_is_named(two: Regions) -> None:
+    """Of two regions whose users differ, it is told which one denies something."""
+    client: Any = two.client("us")
+    client.execute_command("ACL", "SETUSER", "weak", "on", ">pw", "~*", "+@all", "-hset")
+    urls = {**two.urls, "us": two.urls["us"].replace("://", "://weak:pw@")}
+    with closing(Exchange(urls)) as exchange, pytest.raises(NotPermitted, match=r"^region us: "):
+        exchange.run_once()
+
+
+def test_what_is_over_is_not_told_any_more(two: Regions) -> None:
+    """A region that could not be reached at first has caught up when `run_once` returns: then nothing is wrong."""
+    two.incr("eu", "a")
+    two.flush()
+    with LossyLink(two.urls["us"]) as link:
+        link.stop()
+        back = threading.Timer(0.05, link.start)
+        back.start()
+        with closing(Exchange({"eu": two.urls["eu"], "us": link.url})) as exchange:
+            stats = exchange.run_once()
+        back.join()
+    assert two.wrong() == []
+    assert stats.failures > 0
+    assert [pair.last_error for pair in stats.pairs.values()] == [None, None]
