@@ -79,6 +79,19 @@ def test_methods(face: Any) -> None:
     assert len(documented) > 10
 
 
+def test_what_is_awaited() -> None:
+    """api.md names the plain calls; in the asyncio face all other methods are coroutines."""
+    (named,) = re.findall(r"Plain calls in both are\n(.+?);", API, re.DOTALL)
+    face = redis_counters.asyncio
+    plain = {"period"} | {
+        f"Exchange.{name}" if (kind, name) == (face.Exchange, "start") else name
+        for kind in (face.Counters, face.Counter, face.Likes, face.Exchange)
+        for name, member in inspect.getmembers(kind, callable)
+        if not name.startswith("_") and not inspect.iscoroutinefunction(member)
+    }
+    assert set(re.findall(r"`(.+?)`", named)) == plain
+
+
 def test_values() -> None:
     """api.md has the fields of what is returned."""
     assert [code(row["attribute"]) for row in table(section(API, "CounterValue"))] == list(CounterValue.__annotations__)
