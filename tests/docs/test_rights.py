@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -84,7 +85,7 @@ def test_they_are_enough(use: str, private_server: RealServer, any_server: RealS
     if "regions" in use:
         with Exchange({"eu": private_server.url, "us": any_server.url}) as exchange:
             exchange.run_once()
-    admin = private_server.client()
+    admin: Any = private_server.client()
     url = private_server.url.replace("://", "://limited:secret@")
     admin.execute_command("ACL", "SETUSER", "limited", "on", ">secret", *COUNTING)
     with pytest.raises((Refused, AssertionError)):
