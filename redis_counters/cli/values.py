@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated
 
 import typer
@@ -84,9 +84,8 @@ def reset(
 
     A table on a terminal, NAME<TAB>VALUE lines in a pipe, {"NAME": VALUE} with --json. It may be repeated.
     """
-    wanted = [output.to_bytes(name) for name in dict.fromkeys(names)]
     with opened(url, namespace, region) as counters:
-        _show({name: counters.reset(name) for name in wanted}, wanted, as_json=as_json)
+        _take_away(counters.reset, names, as_json=as_json)
 
 
 def delete(
@@ -97,6 +96,16 @@ def delete(
     as_json: options.Json = False,
 ) -> None:
     """Remove counters, and print what they were; they may be counted again at once. Otherwise as 'reset'."""
-    wanted = [output.to_bytes(name) for name in dict.fromkeys(names)]
     with opened(url, namespace, region) as counters:
-        _show({name: counters.delete(name) for name in wanted}, wanted, as_json=as_json)
+        _take_away(counters.delete, names, as_json=as_json)
+
+
+def _take_away(take: Callable[[bytes], int], names: Sequence[str], *, as_json: bool) -> None:
+    """Print what it takes, also where one of them fails: nobody can learn afterwards what the others were."""
+    taken: dict[bytes, int] = {}
+    try:
+        for name in map(output.to_bytes, dict.fromkeys(names)):
+            taken[name] = take(name)
+    finally:
+        if taken:
+            _show(taken, list(taken), as_json=as_json)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
+from redis_counters.protocol.keys import KeySpace
 from tests.cli.commands import run
 from tests.servers import RealServer
 
@@ -34,6 +36,22 @@ def test_what_is_taken_away_is_printed(any_server: RealServer, command: str) -> 
     assert run(any_server, "get", "a", "b").stdout == b"a\t0\nb\t0\n"
     run(any_server, "incr", "a")
     assert json.loads(run(any_server, command, "a", "--json").stdout) == {"a": 1}
+
+
+@pytest.mark.parametrize("command", ["reset", "delete"])
+def test_what_was_taken_away_before_an_error_is_printed(any_server: RealServer, command: str) -> None:
+    """It is gone, and nobody else knows how much it was."""
+    run(any_server, "incr", "a", "3")
+    client: Any = any_server.client()
+    client.rpush(KeySpace(b"rc", 16).shard_key(b"b", 0)[1], "somebody's")
+    result = run(any_server, command, "a", "b", "c")
+    assert (result.returncode, result.stdout) == (1, b"a\t3\n")
+    assert b"'b'" in result.stderr
+    run(any_server, "incr", "a", "4")
+    result = run(any_server, command, "a", "b", "c", "--json")
+    assert (result.returncode, json.loads(result.stdout)) == (1, {"a": 4})
+    result = run(any_server, command, "b", "c")
+    assert (result.returncode, result.stdout) == (1, b"")
 
 
 def test_json(any_server: RealServer) -> None:
