@@ -191,6 +191,32 @@ def unexpected(error: CounterError, side: int) -> None:
     raise AssertionError(error)
 
 
+def wire(part: object) -> bytes:
+    """As Redis sends it."""
+    if isinstance(part, bytes):
+        return b"$%d\r\n%b\r\n" % (len(part), part)
+    if isinstance(part, dict):
+        return b"%%%d\r\n" % len(part) + b"".join(map(wire, (each for pair in part.items() for each in pair)))
+    if isinstance(part, list):
+        return b"*%d\r\n" % len(part) + b"".join(map(wire, part))
+    return b":%d\r\n" % part if isinstance(part, int) else b"$-1\r\n"
+
+
+@pytest.mark.parametrize("many", [1, 30])
+def test_bytes_are_counted(many: int) -> None:
+    """About as they go over the wire, whatever is in an answer, and however much."""
+    for answer in (
+        b"0 0 eu/abcde.123,7",
+        [b"OK", b"abcde.123 45 45", 0, b"0:some name"],
+        {b"schema": b"1", b"region": b"eu", b"m:us": b"abcdefghij member"},
+        None,
+        [b"0", [b"0:first member", b"1", b"0:second member", b"2"]],
+    ):
+        meter, answers = Meter(), [answer] * many
+        meter.received(answers)
+        assert meter.bytes == pytest.approx(sum(len(wire(each)) for each in answers), rel=0.1, abs=3)
+
+
 def test_answers_are_read_in_the_order_of_the_questions() -> None:
     """Several pieces are under way at once; on each of the two connections answers come as they were asked for."""
     got: dict[int, list[object]] = {}

@@ -66,10 +66,10 @@ class Meter:
 
 
 def _size(parts: Sequence[Any]) -> int:
-    """Return what texts, numbers and lists of them take."""
+    """Return what texts, numbers, and lists and maps of them take."""
     if len(parts) > 20:
         try:
-            return sum(map(len, parts)) + 7 * len(parts)
+            return len(b"".join(parts)) + 7 * len(parts)
         except TypeError:
             pass  # not all of them are texts
     size = 0
@@ -78,6 +78,8 @@ def _size(parts: Sequence[Any]) -> int:
             size += len(part) + (7 if len(part) > 9 else 6)
         elif isinstance(part, list):
             size += 5 + _size(part)
+        elif isinstance(part, dict):
+            size += 5 + _size([*part, *part.values()])
         elif isinstance(part, int):
             size += len(str(part)) + 6
         else:
