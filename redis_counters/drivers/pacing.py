@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 
 from redis_counters.errors import BufferFull, CounterError, Overflow, Refused, Unavailable, Unconfirmed, UsageError
 from redis_counters.events import EventKind
-from redis_counters.protocol.commands import Command, NoAnswer
+from redis_counters.protocol.answers import all_answered
+from redis_counters.protocol.commands import Command
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.values import Name, name_shown
 
@@ -55,14 +56,6 @@ def round_error(core: Core) -> CounterError | None:
             EventKind.REFUSED, f"{error}; what it counted is kept, and other counters go on", name_shown(counter)
         )
     return None
-
-
-def all_answered(answers: list[object]) -> list[object]:
-    """Return them. Raises the error of one that there is no answer of."""
-    for answer in answers:
-        if isinstance(answer, NoAnswer):
-            raise answer.error
-    return answers
 
 
 def all_of(asks: Generator[list[Command], list[object], R]) -> Generator[list[Command], list[object], R]:

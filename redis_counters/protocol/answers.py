@@ -25,3 +25,11 @@ def list_of(raw: object, length: int | None = None, key: bytes | None = None) ->
     if not isinstance(raw, (list, tuple)) or len(raw) != (len(raw) if length is None else length) or not raw:
         raise BadReply(f"expected a list, got {type(raw).__name__}")
     return list(raw)
+
+
+def all_answered(answers: list[object]) -> list[object]:
+    """Return them. Raises the error of one that there is no answer of."""
+    for answer in answers:
+        if isinstance(answer, NoAnswer):
+            raise answer.error
+    return answers

@@ -17,7 +17,7 @@ from typing import Any, cast
 from redis import exceptions
 from redis.cluster import PRIMARY, ClusterNode
 
-from redis_counters.drivers.pacing import again_options, all_answered
+from redis_counters.drivers.pacing import again_options
 from redis_counters.drivers.redis_py import inherited
 from redis_counters.drivers.redis_py.asked import Asked
 from redis_counters.drivers.redis_py.clients import disconnect_idle
@@ -26,6 +26,7 @@ from redis_counters.drivers.redis_py.hash_slots import BROKEN, Address, HashSlot
 from redis_counters.drivers.redis_py.lanes import REPLY_TIMEOUT, BlockingLane, Exchanging
 from redis_counters.drivers.redis_py.under_way import ASKING, EVERYWHERE, Sent, UnderWay
 from redis_counters.errors import CounterError, Unavailable
+from redis_counters.protocol.answers import all_answered
 from redis_counters.protocol.commands import Command, NoAnswer
 
 

@@ -17,7 +17,7 @@ from redis.asyncio import ConnectionPool, Redis, RedisCluster
 from redis.asyncio.cluster import ClusterNode
 from redis.cluster import PRIMARY
 
-from redis_counters.drivers.pacing import again_options, all_answered
+from redis_counters.drivers.pacing import again_options
 from redis_counters.drivers.redis_py import inherited
 from redis_counters.drivers.redis_py.asked import Asked
 from redis_counters.drivers.redis_py.errors import translate
@@ -26,6 +26,7 @@ from redis_counters.drivers.redis_py.lanes import AsyncioLane, AwaitedExchanging
 from redis_counters.drivers.redis_py.under_way import ASKING, EVERYWHERE, Sent, UnderWay
 from redis_counters.drivers.redis_py.wire import undecoded
 from redis_counters.errors import CounterError, Unavailable
+from redis_counters.protocol.answers import all_answered
 from redis_counters.protocol.commands import Command, NoAnswer
 
 AWAITED_BROKEN = (*BROKEN, asyncio.TimeoutError)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 
-from redis_counters.drivers.pacing import IDLE_POLL, IMPATIENCE, MOST_PAUSE, REST, all_answered, retry_options
+from redis_counters.drivers.pacing import IDLE_POLL, IMPATIENCE, MOST_PAUSE, REST, retry_options
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.tasks.rounds import Rounds, running_loop, set_within
 from redis_counters.drivers.transport import AwaitedTransport
 from redis_counters.errors import Unavailable
 from redis_counters.events import EventKind, log
+from redis_counters.protocol.answers import all_answered
 from redis_counters.protocol.core import Core
 
 RESTART = 0.5  # seconds until a task that was cancelled is started again: the loop may be about to end

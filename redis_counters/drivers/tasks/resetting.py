@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from redis_counters.drivers.pacing import all_answered, all_of, closed
+from redis_counters.drivers.pacing import all_of, closed
 from redis_counters.drivers.redis_py.errors import no_connection_left, translate
 from redis_counters.drivers.tasks.runner import TaskRunner
 from redis_counters.errors import Unavailable
+from redis_counters.protocol.answers import all_answered
 from redis_counters.protocol.durability import Durability, confirm
 from redis_counters.protocol.resetting import check_confirmed, take_away
 

@@ -7,11 +7,11 @@ from collections.abc import Collection, Generator
 from typing import Any, TypeVar
 
 from redis_counters.drivers.dropped import bare
-from redis_counters.drivers.pacing import all_answered
 from redis_counters.drivers.redis_py.errors import no_connection_left
 from redis_counters.drivers.threads.background import Bell
 from redis_counters.drivers.threads.flusher import Flusher
 from redis_counters.errors import CounterError, Unavailable
+from redis_counters.protocol.answers import all_answered
 from redis_counters.protocol.cached_reads import Claim, Ticket
 from redis_counters.protocol.commands import Command, NoAnswer
 from redis_counters.protocol.values import CounterValue

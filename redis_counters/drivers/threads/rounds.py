@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from redis_counters.drivers.breaker import Breaker
 from redis_counters.drivers.dropped import bare
-from redis_counters.drivers.pacing import all_answered, open_recording, round_error
+from redis_counters.drivers.pacing import open_recording, round_error
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.threads.background import Background, Bell
 from redis_counters.drivers.transport import Transport
 from redis_counters.errors import Refused, Unavailable
 from redis_counters.events import publish
+from redis_counters.protocol.answers import all_answered
 from redis_counters.protocol.commands import Command
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.pump import Record, Send, Steps

@@ -11,7 +11,8 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from redis_counters.errors import CounterError
-from redis_counters.protocol.commands import Command, ErrorReply, NoAnswer
+from redis_counters.protocol.answers import all_answered
+from redis_counters.protocol.commands import Command, ErrorReply
 
 SOURCE, DESTINATION = 0, 1
 
@@ -176,12 +177,4 @@ def on(side: int, steps: Generator[list[Command], list[object], T]) -> Asks[T]:
         except StopIteration as stop:
             result: T = stop.value
             return result
-        answers = answered((yield Ask(side, commands)))
-
-
-def answered(answers: list[object]) -> list[object]:
-    """Return them. Raises the error of one that there is no answer of."""
-    for answer in answers:
-        if isinstance(answer, NoAnswer):
-            raise answer.error
-    return answers
+        answers = all_answered((yield Ask(side, commands)))

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from redis_counters.protocol.answers import list_of, reply_of
+from redis_counters.protocol.answers import all_answered, list_of, reply_of
 from redis_counters.protocol.commands import Command, ErrorReply, Script
-from redis_counters.protocol.exchange.asks import DESTINATION, SOURCE, Ask, Asks, answered
+from redis_counters.protocol.exchange.asks import DESTINATION, SOURCE, Ask, Asks
 from redis_counters.protocol.exchange.marks import NONE, is_void
 from redis_counters.protocol.exchange.members import unfinished
 from redis_counters.protocol.exchange.pull import Unjoined, check_confirmed, learn, texts_of
@@ -70,7 +70,7 @@ class Comparison:
         for side in (SOURCE, DESTINATION):
             reading = [(index, b"0") for index in self.route.indexes(side, self.bucket)]
             while reading:
-                answers = answered((yield Ask(side, [_zscan(index, cursor) for index, cursor in reading])))
+                answers = all_answered((yield Ask(side, [_zscan(index, cursor) for index, cursor in reading])))
                 rest = []
                 for (index, _), raw in zip(reading, answers, strict=True):
                     cursor, page = _page(raw, index)
@@ -91,7 +91,7 @@ class Comparison:
         for side in (DESTINATION, SOURCE):
             tidy = drops[side]
             commands = [self.route.digest(side, shards), *([tidy] if tidy is not None else [])]
-            answers = answered((yield Ask(side, commands)))
+            answers = all_answered((yield Ask(side, commands)))
             reply = reply_of(answers[0], Script.ENTRIES_DIGEST)
             digests.append((reply.text(0), reply.text(1)))
             if len(answers) > 1:
@@ -110,11 +110,11 @@ class Comparison:
         route, bucket = self.route, self.bucket
         mark_there = yield from self._mark(DESTINATION)
         commands = [route.mark_of(SOURCE, bucket), route.read(SOURCE, shards), *route.confirm(bucket)]
-        answers = answered((yield Ask(SOURCE, commands)))
+        answers = all_answered((yield Ask(SOURCE, commands)))
         mark_here = _mark(answers[0], route.destination)
         ours = texts_of(answers[1:2], len(shards))
         check_confirmed(route.durability, answers[2:], "what the source has told", tally)
-        answers = answered((yield Ask(DESTINATION, [route.read(DESTINATION, shards), *route.confirm(bucket)])))
+        answers = all_answered((yield Ask(DESTINATION, [route.read(DESTINATION, shards), *route.confirm(bucket)])))
         theirs = texts_of(answers[:1], len(shards))
         if self.both:
             check_confirmed(route.durability, answers[1:], "what the destination has told", tally)
@@ -128,7 +128,7 @@ class Comparison:
         return there and here
 
     def _mark(self, side: int) -> Asks[bytes]:
-        (raw,) = answered((yield Ask(side, [self.route.mark_of(side, self.bucket)])))
+        (raw,) = all_answered((yield Ask(side, [self.route.mark_of(side, self.bucket)])))
         return _mark(raw, self.route.names[1 - side])
 
     def _tell(
@@ -146,7 +146,7 @@ class Comparison:
             return True
         keys, some = [shards[n] for n in lacks], [texts[n] for n in lacks]
         lost = yield from self._lost(side, keys, some, [told[n] for n in lacks])
-        (raw,) = answered((yield Ask(side, [self.route.merge(side, self.bucket, since, b"", keys, some)])))
+        (raw,) = all_answered((yield Ask(side, [self.route.merge(side, self.bucket, since, b"", keys, some)])))
         reply = reply_of(raw, Script.ENTRIES_MERGE)
         if reply.word == "UNJOINED":
             raise Unjoined(side)
@@ -172,7 +172,7 @@ class Comparison:
         if not back or side == DESTINATION:
             return len(back)
         # What the destination tells was read later than what the source held, and may be news from there.
-        (raw,) = answered((yield Ask(side, [self.route.read(side, [keys[n] for n in back])])))
+        (raw,) = all_answered((yield Ask(side, [self.route.read(side, [keys[n] for n in back])])))
         held = texts_of([raw], len(back))
         return sum(bool(of_region(lacking(text, told[n]), own)) for n, text in zip(back, held, strict=True))
 

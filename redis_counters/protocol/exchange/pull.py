@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from redis_counters.errors import CounterError, Unconfirmed
-from redis_counters.protocol.answers import reply_of
+from redis_counters.protocol.answers import all_answered, reply_of
 from redis_counters.protocol.commands import ErrorReply, NoAnswer, Script, pieces
 from redis_counters.protocol.durability import Durability, shortfall
-from redis_counters.protocol.exchange.asks import DESTINATION, SOURCE, Ask, Asks, answered
+from redis_counters.protocol.exchange.asks import DESTINATION, SOURCE, Ask, Asks
 from redis_counters.protocol.exchange.bucket import Bucket
 from redis_counters.protocol.exchange.marks import NONE, is_full, is_other, is_void, mark_of
 from redis_counters.protocol.exchange.members import unfinished
@@ -53,7 +53,7 @@ def pull(route: Route, bucket: Bucket, tally: Tally, now: float, *, whole: bool 
     """
     whole = whole or bucket.mark is None or now - bucket.looked >= FRESH
     if not whole and bucket.pace.slow and bucket.version is not None:
-        (raw,) = answered((yield Ask(SOURCE, [route.version(bucket.number)])))
+        (raw,) = all_answered((yield Ask(SOURCE, [route.version(bucket.number)])))
         if raw == bucket.version:
             bucket.caught_up = now
             return False
@@ -63,7 +63,7 @@ def pull(route: Route, bucket: Bucket, tally: Tally, now: float, *, whole: bool 
     while True:
         mark = bucket.mark
         assert mark is not None
-        (raw,) = answered((yield Ask(SOURCE, [route.list_changes(bucket.number, mark, MOST_CHANGES)])))
+        (raw,) = all_answered((yield Ask(SOURCE, [route.list_changes(bucket.number, mark, MOST_CHANGES)])))
         listed = reply_of(raw, Script.CHANGES_LIST)
         if listed.word == "UNJOINED":
             raise Unjoined(SOURCE)
@@ -151,7 +151,7 @@ def texts_of(answers: Sequence[object], expected: int) -> list[bytes]:
 def _read_mark(route: Route, bucket: Bucket) -> Asks[None]:
     """The mark is known that the destination holds, and confirmed there if that is asked for."""
     commands = [route.mark_of(DESTINATION, bucket.number), *route.confirm(bucket.number)]
-    raw, *confirmed = answered((yield Ask(DESTINATION, commands)))
+    raw, *confirmed = all_answered((yield Ask(DESTINATION, commands)))
     if isinstance(raw, ErrorReply):
         raise error_for(raw, None)
     mark = raw if isinstance(raw, bytes) else NONE
@@ -166,7 +166,7 @@ def began_anew(route: Route, bucket: Bucket) -> Asks[bool]:
 
     So it is where a region was evicted, or has returned, by another exchange; or where it lost what it had.
     """
-    (raw,) = answered((yield Ask(DESTINATION, [route.mark_of(DESTINATION, bucket.number)])))
+    (raw,) = all_answered((yield Ask(DESTINATION, [route.mark_of(DESTINATION, bucket.number)])))
     mark = raw if isinstance(raw, bytes) else NONE
     return bucket.mark is not None and is_other(bucket.mark, mark)
 
