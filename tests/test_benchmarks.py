@@ -47,7 +47,7 @@ def own() -> Iterator[Server]:
         (calls, 7, 3),
         (distinct, 2 + HAS_GLIDE, 1),
         (hot, 2, 0),
-        (zipf, 0, 3),
+        (zipf, 0, 2),
         (cluster, 3, 2),
         (reads, 4, 2),
         (once, 2, 2),
@@ -72,6 +72,10 @@ def test_no_increment_is_lost_between_threads(own: Server) -> None:
     (row,) = [row for row in calls.rows(own, TINY) if "counts lost" in row.what]
     assert row.value == 0
     assert row.note == f"of {TINY.threads * TINY.calls_per_thread:,}"
+
+
+def test_a_wrong_count_in_the_cluster_shows() -> None:
+    assert [cluster.Counted(10, found, [(1, 2)] * 3).wrong for found in (9, 10, 12)] == [1, 0, 2]
 
 
 def test_writers_of_the_reads_leave_one_slot_each(own: Server) -> None:
