@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 import prometheus_client
 import redis.asyncio
 
-from benchmarks.harness import Empty, Row, Size, expect, per_call, ratio, take_turns
+from benchmarks.harness import Empty, Row, Size, expect, per_call, ratio, take_turns, turns
 from benchmarks.server import Server
 from redis_counters import Counters
 from redis_counters.asyncio import Counters as AsyncioCounters
@@ -120,7 +120,6 @@ async def _asyncio(server: Server, size: Size) -> list[Row]:
 
 async def _tasks(server: Server, size: Size) -> list[Row]:
     """Many tasks at once: each counts one and looks at the counter, or does `await redis.incr`, which tells it."""
-    calls = 0
     async with AsyncioCounters.from_url(server.url, max_age=3600) as counters, _client(server) as client:
         handle = counters.counter("tasks")
         await handle.value()
@@ -142,16 +141,14 @@ async def _tasks(server: Server, size: Size) -> list[Row]:
             return TASKS * turns / (time.perf_counter() - begin)
 
         await rate(theirs, 1)  # all connections are there
-        mine, tasks, once, empty = [], [], [], []
-        for _ in range(size.rounds):
-            mine.append(await rate(ours, 100))
-            tasks.append(await rate(theirs, 2))
-            once.append(await rate(ours, 1))
-            empty.append(await rate(nothing, 1))
-            calls += TASKS
+        sides = [(ours, 100), (theirs, 2), (ours, 1), (nothing, 1)]
+        rates: list[list[float]] = [[] for _ in sides]
+        for side in turns(size.rounds, len(sides)):
+            rates[side].append(await rate(*sides[side]))
+        mine, tasks, once, empty = rates
         await counters.flush()
-        expect(await handle.value(max_age=0), 101 * calls)
-        expect(await client.incrby("plain:tasks", 0), 2 * calls + TASKS)
+        expect(await handle.value(max_age=0), 101 * TASKS * size.rounds)
+        expect(await client.incrby("plain:tasks", 0), 2 * TASKS * size.rounds + TASKS)
     what = f"asyncio face: {TASKS:,} tasks, each incr() and await value()"
     return [
         Row(

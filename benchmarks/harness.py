@@ -76,11 +76,15 @@ class Row:
 def take_turns(rounds: int, *sides: Callable[[], float]) -> list[list[float]]:
     """Run the sides one after the other, so often, each second time backwards; what each of them returned, per side."""
     results: list[list[float]] = [[] for _ in sides]
-    for number in range(rounds):
-        order = range(len(sides))
-        for side in order if number % 2 == 0 else reversed(order):
-            results[side].append(sides[side]())
+    for side in turns(rounds, len(sides)):
+        results[side].append(sides[side]())
     return results
+
+
+def turns(rounds: int, sides: int) -> list[int]:
+    """Return whose turn it is, again and again."""
+    there = list(range(sides))
+    return [side for number in range(rounds) for side in (there if number % 2 == 0 else reversed(there))]
 
 
 def ratio(over: list[float], under: list[float]) -> float:

@@ -37,6 +37,7 @@ def rows(server: Server, size: Size) -> list[Row]:
             size.rounds, loop, lambda: piped / seconds(lambda: pipelined_incr(client, names)), ours
         )
         expect(counters.get("hot", max_age=0), size.rounds * size.hot)
+        expect(client.incrby("plain", 0), size.rounds * (looped + piped))
     note = f"{max(mine):,.0f}/s, {max(theirs):,.0f}/s"
     return [
         Row("one hot name: rate / a loop of incr()", ratio(mine, theirs), at_least=600, note=note),

@@ -50,8 +50,8 @@ with Counters.from_url(url, reassert_window=0.5, rotate_age=0.5, rotate_slots=10
     rotated, later = rss(), used()
     blocks = sys.getallocatedblocks() / blocks
     found = counters.get_many([f"name:{number}" for number in range(0, names, 1 + names // 1000)], max_age=0)
-after, closed = rss(), used()
-print(json.dumps({"start": start, "flushed": flushed, "rotated": rotated, "closed": after, "redis": full - empty,
+closed = used()
+print(json.dumps({"start": start, "flushed": flushed, "rotated": rotated, "redis": full - empty,
     "redis_rotated": later - empty, "redis_closed": closed - empty, "left": left, "blocks": blocks,
     "right": all(v == 1 for v in found.values())}))
 """

@@ -1,4 +1,4 @@
-"""What one shard of a hot counter costs its node: the server's CPU per slot update, from many processes.
+"""What one shard of a hot counter costs its node: the server's CPU per slot update, with the slots of many processes.
 
 From this follows `shard_rate`: as many updates a second as take about a tenth of a core, 15 % at most.
 """
@@ -22,10 +22,10 @@ SHARE = 0.15  # of a core, that one shard may take
 def rows(server: Server, size: Size) -> list[Row]:
     server.clear()
     updates = size.once
-    processes = min(1_000, updates // 4)
-    cost = _cost(server, processes, updates) * 1e6
+    actors = min(1_000, updates // 4)
+    cost = _cost(server, actors, updates) * 1e6
     return [
-        Row(f"one hot counter, {processes:,} processes: server CPU per slot update", cost, "µs"),
+        Row(f"one hot counter, {actors:,} actors: server CPU per slot update, sent alone", cost, "µs"),
         Row(
             "share of a core that a shard takes at shard_rate",
             100 * SAFE_RATE * cost / 1e6,
@@ -36,8 +36,8 @@ def rows(server: Server, size: Size) -> list[Row]:
     ]
 
 
-def _cost(server: Server, processes: int, updates: int) -> float:
-    """Return seconds of the server per flush of one slot that is there, sent and answered one at a time."""
+def _cost(server: Server, actors: int, updates: int) -> float:
+    """Return seconds of the server per flush of one slot that is there; all come by one connection, one at a time."""
     with Counters.from_url(server.url) as counters:  # makes the namespace, and has the scripts loaded
         counters.incr(NAME)
         counters.flush()
@@ -49,16 +49,16 @@ def _cost(server: Server, processes: int, updates: int) -> float:
     def ask(script: Script, more: tuple[bytes, ...], *args: bytes | int) -> Any:
         return connection.execute_command(*words(Command(script, (registry, *more), args)), NEVER_DECODE=True)
 
-    actors = [ask(Script.ACTOR_OPEN, (), b"process-%06d" % n, b"", b"bench", b"", 0)[1] for n in range(processes)]
-    for actor in actors:
+    opened = [ask(Script.ACTOR_OPEN, (), b"process-%06d" % n, b"", b"bench", b"", 0)[1] for n in range(actors)]
+    for actor in opened:
         ask(Script.SLOTS_MERGE, (keys.index(bucket), shard), actor, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1)
     before = server.cpu()
     for n in range(updates):
-        seq = 2 + n // processes
+        seq = 2 + n // actors
         ask(
             Script.SLOTS_MERGE,
             (keys.index(bucket), shard),
-            actors[n % processes],
+            opened[n % actors],
             seq,
             seq - 1,
             0,
@@ -74,5 +74,5 @@ def _cost(server: Server, processes: int, updates: int) -> float:
         )
     used = server.cpu() - before
     with Counters.from_url(server.url) as counters:
-        expect(counters.get(NAME, max_age=0), 1 + processes + updates)
+        expect(counters.get(NAME, max_age=0), 1 + actors + updates)
     return used / updates

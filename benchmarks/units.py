@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from zlib import crc32
 
-from benchmarks.harness import Row, Size
+from benchmarks.harness import Row, Size, expect
 from benchmarks.reads import write
 from benchmarks.server import Server
 from redis_counters import Counters
@@ -79,6 +79,7 @@ def _hot(server: Server, size: Size) -> list[Row]:
         _, script, _ = _median(server, flush_wide, flushes * len(apart))
         client, _, _ = _median(server, count, size.hot)
         flush_client, flush_server, flush_bytes = _median(server, flush, flushes)
+        expect(counters.get("hot", max_age=0), ROUNDS * size.hot + (ROUNDS + 1) * flushes)
     return [
         Row(INCREMENT, client * 1000, unit="ns"),
         Row(FLUSH, flush_server, unit="µs"),
@@ -100,6 +101,8 @@ def _distinct(server: Server, size: Size) -> list[Row]:
 
         count()
         client, cpu, sent = _median(server, count, size.distinct)
+        values = counters.get_many([f"name:{number}" for number in range(size.distinct)], max_age=0)
+        expect(sum(values.values()), size.distinct)
     before = server.memory()
     server.clear()
     per = (before - server.memory()) / (ROUNDS + 1) / size.distinct

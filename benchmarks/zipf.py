@@ -7,6 +7,7 @@ import random
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import accumulate, cycle, islice
 from multiprocessing.connection import Connection
 from typing import Literal
@@ -14,7 +15,7 @@ from typing import Literal
 import redis
 
 from benchmarks.distinct import PIPELINE, pipelined_incr
-from benchmarks.harness import Row, Size
+from benchmarks.harness import Row, Size, expect, ratio, take_turns
 from benchmarks.server import Server
 from redis_counters import Counters
 
@@ -26,26 +27,26 @@ Side = Literal["ours", "incr", "pipelined"]
 
 
 def rows(server: Server, size: Size) -> list[Row]:
-    turns = 1 if size.zipf_seconds < 1 else 2
+    times = 1 if size.zipf_seconds < 1 else 2
     sides: tuple[Side, ...] = ("ours", "incr", "pipelined")
-    costs: dict[Side, list[float]] = {side: [] for side in sides}
     rates: dict[Side, list[float]] = {side: [] for side in sides}
-    for turn in range(turns):
-        for side in sides if turn % 2 == 0 else reversed(sides):
-            server.clear()
-            cost, rate = _run(server, side, size.zipf_seconds / turns, size.zipf_names)
-            costs[side].append(cost * 1e6)
-            rates[side].append(rate)
-    labels = {"ours": "ours", "incr": "INCR", "pipelined": f"pipelines of {PIPELINE:,} INCRs"}
-    what = f"{size.zipf_names:,} names by Zipf {EXPONENT}, {PROCESSES} processes"
-    return [
-        Row(
-            f"{what}: server CPU per increment, {labels[side]}",
-            statistics.median(costs[side]),
-            unit="µs",
-            note=f"at {statistics.median(rates[side]):,.0f} increments/s",
-        )
+
+    def cost(side: Side) -> float:
+        server.clear()
+        cost, rate = _run(server, side, size.zipf_seconds / times, size.zipf_names)
+        rates[side].append(rate)
+        return cost
+
+    costs = dict(zip(sides, take_turns(times, *(partial(cost, side) for side in sides)), strict=True))
+    told = {
+        side: f"{statistics.median(costs[side]) * 1e6:.3g} µs at {statistics.median(rates[side]):,.0f} increments/s"
         for side in sides
+    }
+    labels: dict[Side, str] = {"incr": "INCR", "pipelined": f"pipelines of {PIPELINE:,} INCRs"}
+    what = f"{size.zipf_names:,} names by Zipf {EXPONENT}, {PROCESSES} processes: server CPU per increment"
+    return [
+        Row(f"{what}, {label} / ours", ratio(costs[side], costs["ours"]), note=f"{told[side]}, {told['ours']}")
+        for side, label in labels.items()
     ]
 
 
@@ -70,9 +71,7 @@ def _run(server: Server, side: Side, seconds: float, names: int) -> tuple[float,
         took, used = time.perf_counter() - begin, server.cpu() - used
         for pipe in pipes:
             pipe.send("end")
-        found = sum(_receive(pipe) for pipe in pipes[:1])
-        if found != issued:
-            raise AssertionError(f"{side}: issued {issued:,}, found {found:,}")
+        expect(_receive(pipes[0]), issued)
         return used / issued, issued / took
     finally:
         for process in processes:
