@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import suppress
+from itertools import count
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redis_counters import Exchange, Refused, SchemaMismatch, UsageError
+from redis_counters import Exchange, Refused, SchemaMismatch, Unavailable, UsageError
 from redis_counters.errors import CounterError
 from redis_counters.protocol.commands import Command, ErrorReply, Script
 from redis_counters.protocol.exchange import marks, texts
 from redis_counters.protocol.exchange.asks import DESTINATION, SOURCE, WINDOW, Ask, Job, Meter, Receive, Send, together
 from redis_counters.protocol.exchange.bucket import Bucket
 from redis_counters.protocol.exchange.common import PATIENCE, Common, Options
+from redis_counters.protocol.exchange.joining import walk_over
 from redis_counters.protocol.exchange.members import EVICTED, MEMBER, Member, Region, agree, spread
 from redis_counters.protocol.exchange.names import check_links
 from redis_counters.protocol.exchange.pace import Pace
@@ -347,3 +350,30 @@ def test_comparing_is_paced() -> None:
     schedule.begin(Done(), 302.0)  # type: ignore[arg-type]
     schedule.stepped(10, 1, 302.0)
     assert schedule.next == pytest.approx(302.0 + CYCLE)
+
+
+def walked(runs: Iterator[bytes]) -> list[bytes]:
+    """Walk over the keys of a server, which says who it is before and after each walk; return what was visited."""
+    visited: list[bytes] = []
+
+    def visit(found: dict[int, list[bytes]]) -> Generator[list[Command], list[object], None]:
+        visited.extend(key for some in found.values() for key in some)
+        yield from ()
+
+    steps = walk_over(KeySpace(b"rc", 1), [0], visit)
+    answers: Any = None
+    with suppress(StopIteration):
+        while True:
+            (asked,) = steps.send(answers)
+            page = [b"0", [b"{rc:0}:c:0:likes", b"another"]]
+            answers = [b"# Server\r\nrun_id:%b\r\n" % next(runs) if asked.plain == b"INFO" else page]
+    return visited
+
+
+def test_a_walk_over_all_keys_begins_anew_after_a_fail_over() -> None:
+    """Another server goes through its keys in another order: some may not have been seen."""
+    key = b"{rc:0}:c:0:likes"
+    assert walked(iter([b"one", b"one"])) == [key]
+    assert walked(iter([b"one", b"other", b"other", b"other"])) == [key, key]
+    with pytest.raises(Unavailable, match="to be repeated"):
+        walked(b"run%d" % n for n in count())

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 
 from redis_counters.crdt.moved import copies_in
+from redis_counters.errors import Unavailable
 from redis_counters.protocol.answers import list_of, reply_of
 from redis_counters.protocol.commands import Argument, Command, Script, hgetall, pieces
 from redis_counters.protocol.exchange.marks import JOINED
@@ -26,6 +27,7 @@ MOST_COMMANDS = 100  # of one step
 ATTEMPTS = 5  # at a walk during which no server fails over
 
 Walk = Generator[list[Command], list[object], None]
+Visit = Callable[[dict[int, list[bytes]]], Walk]
 
 
 def unjoined(keys: KeySpace) -> Generator[list[Command], list[object], list[int]]:
@@ -45,25 +47,27 @@ def join(keys: KeySpace, buckets: list[int], mint: Callable[[], str]) -> Walk:
         answers = yield [_stamp(keys, bucket, (), mint) for bucket in some]
         for raw in answers:
             reply_of(raw, Script.REGION_JOIN)
-    for _ in range(ATTEMPTS):
-        if (yield from walk_over(keys, buckets, lambda some: _stamp_all(keys, some, mint))):
-            break
-    else:
-        raise BadReply("no walk over all keys was complete: servers fail over again and again")
+    yield from walk_over(keys, buckets, lambda some: _stamp_all(keys, some, mint))
     for some in pieces(buckets, MOST_COMMANDS):
         answers = yield [Command(Script.MARKS_SET, (keys.marks(bucket),), (JOINED, b"1")) for bucket in some]
         for raw in answers:
             reply_of(raw, Script.MARKS_SET)
 
 
-def walk_over(
-    keys: KeySpace, buckets: list[int], visit: Callable[[dict[int, list[bytes]]], Walk]
-) -> Generator[list[Command], list[object], bool]:
-    """Hand all shards of these buckets over, a page at a time, by bucket.
+def walk_over(keys: KeySpace, buckets: list[int], visit: Visit) -> Walk:
+    """Hand all shards of these buckets over, a page at a time, by bucket; some of them more than once.
 
-    Returns whether it was complete: no server has failed over meanwhile (another one goes through its keys in another
-    order).
+    Where a server has failed over meanwhile it begins anew: another one goes through its keys in another order.
+    Raises: Unavailable, if that happens again and again.
     """
+    for _ in range(ATTEMPTS):
+        if (yield from _walk_once(keys, buckets, visit)):
+            return
+    raise Unavailable("no walk over all keys was complete: servers fail over again and again; to be repeated")
+
+
+def _walk_once(keys: KeySpace, buckets: list[int], visit: Visit) -> Generator[list[Command], list[object], bool]:
+    """Return whether it was complete."""
     bucket_of, wanted = bucket_finder(keys), set(buckets)
     servers = yield from _servers(keys, buckets)
     walked: set[bytes] = set()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from redis_counters.errors import Unavailable
 from redis_counters.protocol.answers import reply_of
 from redis_counters.protocol.commands import Command, Script, pieces
-from redis_counters.protocol.exchange.joining import ATTEMPTS, MOST_COMMANDS, Walk, walk_over
+from redis_counters.protocol.exchange.joining import MOST_COMMANDS, Walk, walk_over
 from redis_counters.protocol.exchange.pull import Unjoined
 from redis_counters.protocol.keys import KeySpace
 
@@ -34,7 +33,5 @@ def renew(keys: KeySpace, generation: bytes) -> Generator[list[Command], list[ob
                     raise Unjoined(0)
                 renewed += bool(reply.text(0))
 
-    for _ in range(ATTEMPTS):
-        if (yield from walk_over(keys, list(range(keys.buckets)), visit)):
-            return renewed
-    raise Unavailable("no walk over all keys was complete: servers fail over again and again; to be repeated")
+    yield from walk_over(keys, list(range(keys.buckets)), visit)
+    return renewed

@@ -14,10 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
 
-from redis_counters.errors import Unavailable
 from redis_counters.protocol.answers import list_of, reply_of
 from redis_counters.protocol.commands import Argument, Command, Script, hmget, pieces
-from redis_counters.protocol.exchange.joining import ATTEMPTS, MOST_COMMANDS, walk_over
+from redis_counters.protocol.exchange.joining import MOST_COMMANDS, walk_over
 from redis_counters.protocol.exchange.marks import EVICTED as VOID
 from redis_counters.protocol.exchange.marks import anew, field_of, is_void
 from redis_counters.protocol.exchange.members import EVICTED, MEMBER, Member, Region, record
@@ -43,10 +42,7 @@ def forget_others(region: Region, mint: Callable[[], str]) -> Steps:
     assert keys is not None
     others = [name for name in region.members if name != region.name]
     yield from _mark_all(keys, others, anew(mint().encode()))
-    for _ in range(ATTEMPTS):
-        if (yield from walk_over(keys, list(range(keys.buckets)), _forget_entries)):
-            return
-    raise Unavailable("no walk over all keys was complete: servers fail over again and again")
+    yield from walk_over(keys, list(range(keys.buckets)), _forget_entries)
 
 
 def admit(namespace: bytes, at: Region, members: Mapping[bytes, Member], mint: Callable[[], str]) -> Steps:
