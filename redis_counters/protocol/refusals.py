@@ -71,6 +71,14 @@ def raise_refused(reply: Reply, key: bytes | None) -> None:
         raise refusal(key, text[1:])
 
 
+def of_counter(raw: object, key: bytes) -> object:
+    """Return the answer of a script that is about this shard alone. Raises what Redis, or the script, refuses of it."""
+    if isinstance(raw, ErrorReply) and ("WRONGTYPE" in raw.text or raw.code == "BADARG"):
+        # Redis 6.2 has a sentence in front of it, later ones the script behind it.
+        raise refusal(key, _without_script(raw.text[max(0, raw.text.find("WRONGTYPE")) :]))
+    return raw
+
+
 def _without_script(text: str) -> str:
     """Return what an error says, without which line of which script it came from."""
     return re.sub(r"\.? script: [0-9a-f]+, on @\w+:\d+\.?$", "", text)

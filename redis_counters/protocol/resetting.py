@@ -14,12 +14,12 @@ from redis_counters.crdt.regional import parse_text
 from redis_counters.crdt.slotmap import parse
 from redis_counters.errors import WrongType, reworded
 from redis_counters.protocol.answers import reply_of
-from redis_counters.protocol.commands import Command, ErrorReply, Script, hgetall
+from redis_counters.protocol.commands import Command, Script, hgetall
 from redis_counters.protocol.durability import Durability, shortfall
 from redis_counters.protocol.keys import KeySpace
 from redis_counters.protocol.namespace import look_up_namespace
 from redis_counters.protocol.reads import Reads
-from redis_counters.protocol.refusals import raise_refused, refusal
+from redis_counters.protocol.refusals import of_counter, raise_refused
 from redis_counters.protocol.replies import BadReply
 from redis_counters.protocol.shard_fields import pairs_of
 from redis_counters.protocol.shards import check_told
@@ -72,9 +72,7 @@ def _shard_reset(keys: KeySpace, name: bytes, shard: int, *, delete: bool) -> Co
 
 def _entries(raw: object, key: bytes) -> Entries:
     """Return what a shard held. Raises what Redis refuses."""
-    if isinstance(raw, ErrorReply) and ("WRONGTYPE" in raw.text or raw.code == "BADARG"):
-        raise refusal(key, raw.text[max(0, raw.text.find("WRONGTYPE")) :])  # (Redis 6.2 has a sentence before that)
-    text = reply_of(raw, Script.SHARD_RESET).text(0)
+    text = reply_of(of_counter(raw, key), Script.SHARD_RESET).text(0)
     try:
         state = parse_text(b"0 0 " + text if text else b"")
     except ValueError as error:

@@ -21,14 +21,13 @@ from collections.abc import Callable, Generator, Iterable
 from typing import NamedTuple
 
 from redis_counters.crdt.moved import copy_name
-from redis_counters.errors import CounterError, Refused
+from redis_counters.errors import CounterError
 from redis_counters.protocol.answers import reply_of
-from redis_counters.protocol.commands import Argument, Command, ErrorReply, Script, pieces
+from redis_counters.protocol.commands import Argument, Command, Script, pieces
 from redis_counters.protocol.folding import Tally, Upkeep
 from redis_counters.protocol.janitor import repair
 from redis_counters.protocol.keys import KeySpace
-from redis_counters.protocol.refusals import refusal
-from redis_counters.protocol.values import name_shown
+from redis_counters.protocol.refusals import of_counter, refusal
 
 MOST_NAMES = 250  # of one script
 
@@ -75,7 +74,7 @@ def narrow(
     bucket0, key0 = keys.shard_key(name, 0)
     registry0 = keys.registries[bucket0]
     (raw,) = yield [Command(Script.NARROW_OPEN, (registry0, key0), (wanted,))]
-    opened = reply_of(_of_counter(raw, key0), Script.NARROW_OPEN)
+    opened = reply_of(of_counter(raw, key0), Script.NARROW_OPEN)
     if opened.word == "UNKNOWN":
         return Narrowed(1)
     if opened.word == "FEW":
@@ -93,7 +92,7 @@ def narrow(
     copies: list[Argument] = []
     wait, slots, odd = 0, 0, b""
     for (shard, key), raw in zip(going, answers, strict=True):
-        sealed = reply_of(_of_counter(raw, key), Script.SHARD_SEAL)
+        sealed = reply_of(of_counter(raw, key), Script.SHARD_SEAL)
         if sealed.word == "BUSY":
             slots += sealed.number(0)
         elif sealed.word != "OK":
@@ -110,14 +109,6 @@ def narrow(
     if wait > 0:
         return Narrowed(shards, wait)
     (raw,) = yield [Command(Script.NARROW_APPLY, (registry0, key0), (id, wanted, *copies))]
-    if reply_of(_of_counter(raw, key0), Script.NARROW_APPLY).word == "VOID":
+    if reply_of(of_counter(raw, key0), Script.NARROW_APPLY).word == "VOID":
         return Narrowed(shards, why="meanwhile a process has asked for more shards")
     return Narrowed(wanted)
-
-
-def _of_counter(raw: object, key: bytes) -> object:
-    """Return the answer; raises what Redis refuses of this counter."""
-    if isinstance(raw, ErrorReply) and raw.code == "WRONGTYPE":
-        error = refusal(key, raw.text)
-        raise error if isinstance(error, Refused) else Refused(f"{name_shown(key)!r}: {raw.text}")
-    return raw

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from redis_counters import Counters
+from redis_counters.protocol.keys import KeySpace
 from tests.cli.commands import run
 from tests.faces.either import truth
 from tests.servers import RealServer
@@ -139,3 +140,17 @@ def test_it_waits_until_no_fail_over_can_take_it_back(any_server: RealServer) ->
     counted(any_server, 2, "a")
     assert told(any_server, "--shrink", "--reassert-window", "0.5", "a", "1") == [("a", 1, "")]
     assert truth(any_server, ["a"]) == {b"a": 3 * MANY}
+
+
+@pytest.mark.parametrize("shard", [0, 2])
+def test_what_is_in_the_way_is_told_alike_by_all_servers(server: RealServer, shard: int) -> None:
+    """They put the error of a command inside a script into sentences of their own."""
+    counted(server, 4, "a")
+    client: Any = server.client()
+    key = KeySpace(b"rc", 16).shard_key(b"a", shard)[1]
+    client.delete(key)
+    if shard:  # it may have been the only one
+        client.hset(KeySpace(b"rc", 16).shard_key(b"a", 0)[1], "k", 4)
+    client.rpush(key, "somebody's")
+    why = "counter 'a': WRONGTYPE Operation against a key holding the wrong kind of value"
+    assert told(server, "a", "1", *QUICK, code=1) == [("a", 0, why)]
