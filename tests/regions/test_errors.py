@@ -11,6 +11,8 @@ import pytest
 
 import redis_counters.asyncio
 from redis_counters import Exchange, NotPermitted, WrongType
+from redis_counters.cli.keeping import driven
+from redis_counters.protocol.exchange.renewing import renew
 from redis_counters.protocol.keys import KeySpace
 from redis_counters.testing import LossyLink
 from tests.regions.support import Regions
@@ -48,6 +50,17 @@ def test_who_may_not_connect_is_named(two: Regions) -> None:
     urls = {**two.urls, "us": two.urls["us"].replace("://", "://weak:pw@")}
     with closing(Exchange(urls)) as exchange, pytest.raises(NotPermitted, match=r"^region us: "):
         exchange.run_once()
+
+
+def test_the_counter_that_cannot_be_renewed_is_named(two: Regions) -> None:
+    """Else nobody would know which of all keys is in the way."""
+    with closing(two.exchange()) as exchange:
+        exchange.run_once()
+        spoilt(two)
+        place = exchange._places.places["us"]
+        with pytest.raises(WrongType, match="'a'") as raised:
+            driven(place.transport, renew(KeySpace(b"rc", 16), b"newer"))
+        assert raised.value.counter == b"a"
 
 
 def test_what_is_over_is_not_told_any_more(two: Regions) -> None:

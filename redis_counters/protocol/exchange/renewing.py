@@ -9,13 +9,14 @@ from redis_counters.protocol.commands import Command, Script, pieces
 from redis_counters.protocol.exchange.joining import MOST_COMMANDS, Walk, walk_over
 from redis_counters.protocol.exchange.pull import Unjoined
 from redis_counters.protocol.keys import KeySpace
+from redis_counters.protocol.refusals import of_counter
 
 
 def renew(keys: KeySpace, generation: bytes) -> Generator[list[Command], list[object], int]:
     """All that was counted here is told as that of earlier keys; returns of how many shards.
 
     ``generation``: of the new dots, drawn for this. May be repeated. Cost: O(keys in the database).
-    Raises: Unjoined where changes are not stamped, and what Redis refuses.
+    Raises: Unjoined where changes are not stamped, WrongType, and what Redis refuses; some of it may be done then.
     """
     renewed = 0
 
@@ -27,8 +28,9 @@ def renew(keys: KeySpace, generation: bytes) -> Generator[list[Command], list[ob
             for shard in shards
         ]
         for some in pieces(commands, MOST_COMMANDS):
-            for raw in (yield list(some)):
-                reply = reply_of(raw, Script.SHARD_RENEW)
+            answers = yield list(some)
+            for command, raw in zip(some, answers, strict=True):
+                reply = reply_of(of_counter(raw, command.keys[-1]), Script.SHARD_RENEW)
                 if reply.word == "UNJOINED":
                     raise Unjoined(0)
                 renewed += bool(reply.text(0))
