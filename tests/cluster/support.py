@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from redis_counters import Counters
+import pytest
+
+from redis_counters import Counters, Unavailable
 from redis_counters.drivers.tasks.keyed import keyed_of as keyed_of_tasks
 from redis_counters.drivers.threads.keyed import keyed_of as keyed_of_threads
+from redis_counters.protocol.keys import KeySpace, meta_key
 from tests.faces.either import Either
-from tests.topologies.clusters import Cluster
-from tests.waiting import until
+from tests.topologies.clusters import Cluster, slot_of
+from tests.topologies.nodes import Node
+from tests.waiting import PATIENCE, until
 
+KEYS = KeySpace(b"rc", 64)
 NAMES = [f"n{i}" for i in range(200)]
 
 
@@ -78,9 +84,45 @@ def check(cluster: Cluster, expected: dict[str, int]) -> None:
         assert reader.get_many(expected, max_age=0) == expected
 
 
+def at(cluster: Cluster, primary: Node, names: Collection[str], keys: KeySpace = KEYS) -> list[str]:
+    """Return which of these names lie on this primary."""
+    return [n for n in names if cluster.node_of(slot_of(keys.shard_key(n.encode(), 0)[1])) is primary]
+
+
+def lose_one(cluster: Cluster, names: Collection[str], *, record: bool = False) -> tuple[list[str], list[str]]:
+    """A primary is gone for good, and the others go on; returns which names it had, and all others.
+
+    It is that of the namespace's record, or another one.
+    """
+    of_record = cluster.node_of(meta_key(b"rc"))
+    primary = next(node for node in cluster.primaries() if (node is of_record) is record)
+    gone = at(cluster, primary, names)
+    for node in cluster.running():
+        node.ask("CONFIG", "SET", "cluster-require-full-coverage", "no")
+    for node in (*cluster.followers_of(primary), primary):
+        node.kill()
+    return gone, [name for name in names if name not in gone]
+
+
+async def held_up(counters: Either, names: Collection[str]) -> Unavailable:
+    """Of what was counted just these names wait, and all else is flushed, sooner or later; return what flush says."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        with pytest.raises(Unavailable) as raised:
+            await counters.flush(1)
+        if raised.value.pending.keys() == set(names):
+            return raised.value
+        assert time.monotonic() < end, f"{sorted(raised.value.pending)} wait, and not {sorted(names)}"
+
+
 def connections(cluster: Cluster) -> list[int]:
     """Return how many clients are connected to each node that runs; redis-py's own among them."""
     return [node.ask("CLIENT", "LIST", "TYPE", "normal").count(b" addr=") for node in cluster.running()]
+
+
+def no_more_connections(cluster: Cluster, before: Sequence[int], more: int = 0) -> bool:
+    """No node has more clients than it had (they may be fewer: earlier ones end late), or so many more."""
+    return all(now <= then + more for now, then in zip(connections(cluster), before, strict=True))
 
 
 def keyed_of(counters: Either) -> Any:

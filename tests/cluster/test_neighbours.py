@@ -14,36 +14,14 @@ from redis_counters import Counters, Unavailable
 from redis_counters.drivers.breaker import FAILURES
 from redis_counters.drivers.redis_py import cluster as blocking
 from redis_counters.protocol.keyed_calls import Call, Once
-from redis_counters.protocol.keys import KeySpace, meta_key
-from tests.cluster.support import connections, keyed_of
+from redis_counters.protocol.keys import KeySpace
+from tests.cluster.support import KEYS, at, connections, keyed_of, lose_one, no_more_connections
 from tests.faces.either import FACES, Either
 from tests.keyed.support import done
-from tests.topologies.clusters import Cluster, slot_of
-from tests.topologies.nodes import Node
+from tests.topologies.clusters import Cluster
 from tests.waiting import until_async
 
-KEYS = KeySpace(b"rc", 64)
 NAMES = [f"n{n}" for n in range(60)]
-
-
-def on(cluster: Cluster, primary: Node, *, there: bool) -> list[str]:
-    """Return names that lie on this primary, or those that do not."""
-    return [n for n in NAMES if (cluster.node_of(slot_of(KEYS.shard_key(n.encode(), 0)[1])) is primary) is there]
-
-
-def lose_one(cluster: Cluster, *, record: bool = False) -> tuple[list[str], list[str]]:
-    """A primary is gone for good, and the others go on; returns the names that it had, and all others.
-
-    It is that of the namespace's record, or another one.
-    """
-    of_record = cluster.node_of(meta_key(b"rc"))
-    primary = next(node for node in cluster.primaries() if (node is of_record) is record)
-    gone, here = on(cluster, primary, there=True), on(cluster, primary, there=False)
-    for node in cluster.running():
-        node.ask("CONFIG", "SET", "cluster-require-full-coverage", "no")
-    for node in (*cluster.followers_of(primary), primary):
-        node.kill()
-    return gone, here
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["first use", "used before"])
@@ -57,7 +35,7 @@ def test_keyed_calls_that_share_a_batch(private_cluster: Cluster, face: str, fir
             await done(api.incr_once("warm", "0"))
             for name in () if first else NAMES:
                 await done(api.incr_once(name, "0"))
-            gone, here = lose_one(private_cluster)
+            gone, here = lose_one(private_cluster, NAMES)
             calls: list[Call] = [Once(name, "1", 1, 60) for name in NAMES]
             await done(keyed_of(counters).do(calls))
             for call in calls:
@@ -79,7 +57,7 @@ def test_keyed_calls_without_the_record_of_the_namespace(private_cluster: Cluste
         async with Either.url(face, private_cluster.url) as counters:
             for name in NAMES[:20]:
                 await done(counters.counters.incr_once(name, "0"))
-            _gone, here = lose_one(private_cluster, record=True)
+            _gone, here = lose_one(private_cluster, NAMES, record=True)
             known = {KEYS.bucket(name.encode(), 0) for name in NAMES[:20]}
             calls: list[Call] = [Once(name, "1", 1, 60) for name in NAMES]
             await done(keyed_of(counters).do(calls))
@@ -107,7 +85,7 @@ def test_reads_of_what_is_gone_do_not_keep_others_from_reading(private_cluster: 
             for name in NAMES:
                 counters.incr(name)
             await counters.flush()
-            gone, here = lose_one(private_cluster)
+            gone, here = lose_one(private_cluster, NAMES)
             for name in (gone * FAILURES)[: FAILURES + 1]:
                 with pytest.raises(Unavailable):
                     await counters.get(name, max_age=0)
@@ -135,7 +113,8 @@ def test_who_comes_when_the_first_primary_is_gone(private_cluster: Cluster, face
         for node in (*private_cluster.followers_of(primary), primary):
             node.kill()
         keys = KeySpace(namespace.encode(), 64)
-        here = [n for n in NAMES if private_cluster.node_of(keys.shard_key(n.encode(), 0)[1]) is not primary]
+        gone = at(private_cluster, primary, NAMES, keys)
+        here = [name for name in NAMES if name not in gone]
         open_before = connections(private_cluster)
         counters = Either.url(face, private_cluster.url, namespace=namespace)
         assert await counters.get_many(here, max_age=0) == dict.fromkeys(here, 1)
@@ -144,7 +123,7 @@ def test_who_comes_when_the_first_primary_is_gone(private_cluster: Cluster, face
         await counters.flush(10)
         assert await counters.get_many(here, max_age=0) == dict.fromkeys(here, 2)
         await counters.close()
-        await until_async(lambda: connections(private_cluster) == open_before, "no connection is left")
+        await until_async(lambda: no_more_connections(private_cluster, open_before), "no connection is left")
 
     asyncio.run(main())
 

@@ -6,16 +6,13 @@ import asyncio
 
 import pytest
 
-from redis_counters.protocol.keys import KeySpace
 from redis_counters.testing import LossyLink
 from tests.cluster.links import Links, through
-from tests.cluster.support import NAMES, writing
+from tests.cluster.support import KEYS, NAMES, writing
 from tests.faces.either import FACES, Either
 from tests.keyed.support import done
 from tests.servers import Kind
 from tests.topologies.clusters import Cluster, Moving, slot_of
-
-KEYS = KeySpace(b"rc", 64)
 
 
 def slot_of_name(name: str) -> int:

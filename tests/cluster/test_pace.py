@@ -9,13 +9,11 @@ import pytest
 
 from redis_counters.drivers.tasks.flusher import Flusher as TaskFlusher
 from redis_counters.drivers.threads.flusher import Flusher as ThreadFlusher
-from redis_counters.protocol.keys import KeySpace
-from tests.cluster.support import NAMES
+from tests.cluster.support import KEYS, NAMES
 from tests.faces.either import FACES, Either
 from tests.topologies.clusters import Cluster, Moving, slot_of
 from tests.waiting import until_async
 
-KEYS = KeySpace(b"rc", 64)
 ROUNDS = 20
 
 

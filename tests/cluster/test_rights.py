@@ -9,13 +9,12 @@ import pytest
 
 from redis_counters import NotPermitted
 from redis_counters.protocol.keyed_calls import Call, Once
-from redis_counters.protocol.keys import KeySpace, meta_key
-from tests.cluster.support import keyed_of
+from redis_counters.protocol.keys import meta_key
+from tests.cluster.support import KEYS, keyed_of
 from tests.faces.either import FACES, Either
 from tests.keyed.support import done
 from tests.topologies.clusters import Cluster
 
-KEYS = KeySpace(b"rc", 64)
 NAMES = [f"n{n}" for n in range(60)]
 USER = "poor"
 ALL = ("on", ">word", "resetkeys", "~*", "resetchannels", "&*", "+@all")
