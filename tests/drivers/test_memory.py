@@ -16,8 +16,6 @@ from redis_counters.drivers import urls
 from tests.faces.either import FACES, Either, count, tally, workload
 from tests.lifecycle.children import FORKS, ended_well, forked
 
-pytest.importorskip("fakeredis")
-
 
 @pytest.mark.parametrize("face", FACES)
 def test_it_counts(face: str) -> None:

@@ -13,7 +13,7 @@ from redis_counters.protocol.commands import Script
 from tests.lua.calls import INDEX, REGISTRY, Bucket, key
 from tests.lua.regions import MARKS, OTHER, PEER, changes, join, merge, merged_key, stamps, told
 from tests.lua.scenarios import denied, full_memory, read_only
-from tests.servers import Kind, RealServer, kinds
+from tests.servers import Kind, RealServer
 
 A, B, C = key("a"), key("b"), key("c")
 
@@ -175,9 +175,17 @@ def test_a_mark_ahead_of_us_says_nothing(bucket: Bucket) -> None:
     assert bucket.fields(MARKS) == {}
 
 
-@pytest.fixture(params=kinds(), ids=lambda kind: kind.name)
-def durable(request: pytest.FixtureRequest) -> Iterator[RealServer]:
-    kind: Kind = request.param
+def test_what_stands_behind_a_mark_is_passed_on(bucket: Bucket) -> None:
+    """It is the peer's: how often it has dropped something."""
+    join(bucket, A)
+    mark, _, _ = told(changes(bucket))
+    assert told(changes(bucket, mark + b" 7")) == (mark + b" 7", False, [])
+    bucket.merge(bucket.actor(), 1, fresh_plus=[(B, 1)])
+    assert told(changes(bucket, mark + b" 7"))[0] == mark.replace(b" 1 1", b" 2 1 7")
+
+
+@pytest.fixture
+def durable(kind: Kind) -> Iterator[RealServer]:
     server = RealServer.start(kind, "--appendonly", "yes", "--appendfsync", "always")
     yield server
     server.stop()

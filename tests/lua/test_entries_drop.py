@@ -9,7 +9,7 @@ from redis_counters.crdt.tally import tally
 from redis_counters.drivers import lua_files
 from redis_counters.protocol.commands import Script
 from tests.lua.calls import INDEX, REGISTRY, Answer, Bucket, key
-from tests.lua.regions import MARKS, OTHER, PEER, digest, drop, join, merged_key, repair, told
+from tests.lua.regions import MARKS, OTHER, PEER, digest, drop, join, merge, merged_key, repair, told
 from tests.lua.scenarios import denied, full_memory, read_only
 
 A, B, C = key("a"), key("b"), key("c")
@@ -94,6 +94,31 @@ def test_a_change_that_a_peer_has_not_heard_of_keeps_it(bucket: Bucket, who: str
     assert b"@us/g.0+" in bucket.fields(A)
     heard(bucket)
     assert dropped(bucket, A, B) == 1
+
+
+def test_with_every_drop_all_marks_change(bucket: Bucket) -> None:
+    """So what a peer told before it had heard of it, and is still on its way, is refused: it would bring it back."""
+    join(bucket)
+    repair(bucket, (A, FLOOR), (B, FLOOR))
+    for peer in (PEER, OTHER):
+        heard(bucket, peer)
+    for shard, drops in ((A, b" 1"), (B, b" 2")):
+        assert dropped(bucket, shard, peers=(PEER, OTHER)) == 1
+        marks = bucket.fields(MARKS)
+        assert marks[b"<us"] == marks[b"<ap"] == b"there 1 1" + drops
+        assert merge(bucket, (A, FLOOR), since=b"there 1 1", mark=b"there 2 2") == ("OTHER", marks[b"<us"])
+    assert dropped(bucket, A, B, peers=(PEER, OTHER)) == 0
+    assert bucket.fields(MARKS) == marks
+    assert merge(bucket, (A, FLOOR), since=b"there 1 1 2", mark=b"there 2 2 2")[0] == "OK"
+
+
+def test_a_peer_that_could_not_be_stopped_like_that_keeps_all(bucket: Bucket) -> None:
+    """There is no mark of it to be changed."""
+    join(bucket)
+    repair(bucket, (A, FLOOR))
+    heard(bucket)
+    bucket.client.hdel(MARKS, b"<us")
+    assert dropped(bucket, A) == 0
 
 
 def test_a_shard_without_a_stamp_stays(bucket: Bucket) -> None:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+import fakeredis
 import pytest
 
 from redis_counters.protocol.commands import Script
@@ -15,8 +16,6 @@ from tests.lua.regions import changes, digest, join, merge, merged_key, read, re
 from tests.lua.scenarios import SCENARIOS
 from tests.lua.test_stamps import CHANGES
 from tests.servers import RealServer
-
-fakeredis = pytest.importorskip("fakeredis")
 
 A, B, C = key("a"), key("b"), key("c")
 
