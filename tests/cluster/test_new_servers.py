@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from redis_counters.drivers.redis_py.cluster import Cluster as BlockingCluster
+from redis_counters.drivers.redis_py.cluster_asyncio import ClusterAsyncio
 from redis_counters.testing import LossyLink
-from tests.cluster.links import Links, through
+from tests.cluster.links import Address, Links, address_of, through
 from tests.cluster.support import KEYS, NAMES, writing
 from tests.faces.either import FACES, Either
 from tests.keyed.support import done
@@ -84,8 +87,18 @@ def test_all_servers_have_other_addresses(any_kind: Kind, face: str) -> None:
 
 
 @pytest.mark.parametrize("face", FACES)
-def test_addresses_that_are_mapped(any_cluster: Cluster, links: Links, face: str) -> None:
+def test_addresses_that_are_mapped(
+    any_cluster: Cluster, links: Links, face: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """MOVED and ASK name a server as the cluster knows it; it is reached where the client's address_remap says."""
+    transport: Any = BlockingCluster if face == "blocking" else ClusterAsyncio
+    lane_to, reached = transport.lane_to, set[Address]()
+
+    def noted(self: Any, address: Address) -> Any:
+        reached.add(address)
+        return lane_to(self, address)
+
+    monkeypatch.setattr(transport, "lane_to", noted)
 
     async def main() -> None:
         client = through(face, links)
@@ -112,3 +125,4 @@ def test_addresses_that_are_mapped(any_cluster: Cluster, links: Links, face: str
         await done(client.aclose() if face == "asyncio" else client.close())
 
     asyncio.run(main())
+    assert reached == {address_of(link) for link in links.values()}

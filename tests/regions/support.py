@@ -65,19 +65,23 @@ class Regions:
     def client(self, region: str) -> redis.Redis:
         return self.servers[region].client()
 
+    def waited_for(self, region: str) -> None:
+        """Exchanges made from now on wait for this region's answers longer than any test has patience."""
+        self.urls = {**self.urls, region: f"{self.urls[region]}?socket_timeout=600"}
+
     def close(self) -> None:
         for counters in self.counters.values():
             counters.close()
 
 
 @contextmanager
-def regions(names: Sequence[str] = NAMES, *, alike: bool = False) -> Iterator[Regions]:
-    """Fresh servers of different kinds, as far as there are some."""
+def regions(names: Sequence[str] = NAMES, *arguments: str) -> Iterator[Regions]:
+    """Fresh servers of different kinds, as far as there are some; ``arguments`` go to all of them."""
     found: Sequence[Kind] = kinds()
     servers: dict[str, RealServer] = {}
     try:
         for n, name in enumerate(names):
-            servers[name] = RealServer.start(found[0 if alike else n % len(found)])
+            servers[name] = RealServer.start(found[n % len(found)], *arguments)
         here = Regions(servers)
         try:
             yield here
@@ -86,6 +90,20 @@ def regions(names: Sequence[str] = NAMES, *, alike: bool = False) -> Iterator[Re
     finally:
         for server in servers.values():
             server.stop()
+
+
+def fields(server: RealServer, name: str) -> dict[bytes, bytes]:
+    """Return all fields of a counter's shards."""
+    client, found = server.client(), dict[bytes, bytes]()
+    for key in client.scan_iter(f"*:c:*:{name}"):
+        told: Any = client.hgetall(key)
+        found |= told
+    return found
+
+
+def is_of_another(field: bytes) -> bool:
+    """True for an entry of another region, and for its floor."""
+    return field.lstrip(b"~")[:1] == b"@" and field.lstrip(b"~")[1:2] != b"/"
 
 
 MESH = None

@@ -15,7 +15,7 @@ import pytest
 import redis_counters.asyncio
 from redis_counters import Unavailable
 from tests.regions.support import Regions
-from tests.waiting import until
+from tests.waiting import PATIENCE, until, until_async
 
 CALLS: dict[str, Callable[[Any, Regions], Any]] = {
     "start": lambda exchange, _: exchange.start(),
@@ -25,6 +25,11 @@ CALLS: dict[str, Callable[[Any, Regions], Any]] = {
     "evict": lambda exchange, _: exchange.evict("us"),
     "add_regions": lambda exchange, here: exchange.add_regions({"us": here.urls["us"]}),
 }
+
+
+def at_work() -> list[str]:
+    """Return the names of threads that work for a `run_once`."""
+    return [each.name for each in threading.enumerate() if "exchange-once" in each.name]
 
 
 def meta(here: Regions) -> dict[str, Any]:
@@ -72,6 +77,7 @@ def test_closed_asyncio(two: Regions, call: str, caplog: pytest.LogCaptureFixtur
 
 def test_closed_while_it_is_waited_for(two: Regions, caplog: pytest.LogCaptureFixture) -> None:
     """By another thread, while a region does not answer."""
+    two.waited_for("us")
     exchange = two.exchange()
     exchange.run_once()
     two.servers["us"].pause()
@@ -87,9 +93,9 @@ def test_closed_while_it_is_waited_for(two: Regions, caplog: pytest.LogCaptureFi
     try:
         with caplog.at_level(logging.WARNING, logger="redis_counters"):
             waiting.start()
-            time.sleep(0.3)
+            until(at_work, "it is waited for")
             exchange.close()
-            waiting.join(10)
+            waiting.join(PATIENCE)
     finally:
         two.servers["us"].resume()
     assert [str(error) for error in said] == ["this exchange is closed"]
@@ -98,6 +104,7 @@ def test_closed_while_it_is_waited_for(two: Regions, caplog: pytest.LogCaptureFi
 
 def test_closed_while_it_is_awaited(two: Regions, caplog: pytest.LogCaptureFixture) -> None:
     """By another task, while a region does not answer."""
+    two.waited_for("us")
 
     async def main() -> None:
         exchange = redis_counters.asyncio.Exchange(two.urls)
@@ -108,7 +115,7 @@ def test_closed_while_it_is_awaited(two: Regions, caplog: pytest.LogCaptureFixtu
             await asyncio.sleep(0.3)
             await exchange.close()
             with pytest.raises(Unavailable, match="this exchange is closed"):
-                await asyncio.wait_for(waiting, 10)
+                await asyncio.wait_for(waiting, PATIENCE)
         finally:
             two.servers["us"].resume()
 
@@ -123,7 +130,7 @@ def test_who_closes_it_is_cancelled(two: Regions) -> None:
     async def main() -> None:
         exchange = redis_counters.asyncio.Exchange(two.urls, interval=0.02)
         exchange.start()
-        await asyncio.sleep(0.3)
+        await until_async(lambda: len(here.client_list()) > before, "it has connections")
         closing = asyncio.ensure_future(exchange.close())
         await asyncio.sleep(0)
         closing.cancel()
@@ -138,21 +145,23 @@ def test_who_closes_it_is_cancelled(two: Regions) -> None:
 
 def test_a_timeout_holds_while_others_wait_for_the_region(two: Regions) -> None:
     """The background holds the pair and waits for a region that is frozen: `run_once` is back in time."""
+    two.waited_for("us")
     with two.exchange() as exchange:
         exchange.run_once()
         two.servers["us"].pause()
         try:
-            time.sleep(0.5)
+            until(lambda: all(each.locked() for each in exchange._runner.busy.values()), "the background waits")
             began = time.monotonic()
             with pytest.raises(Unavailable, match="not done in time"):
                 exchange.run_once(timeout=0.5)
-            assert time.monotonic() - began < 2
+            assert time.monotonic() - began < PATIENCE
         finally:
             two.servers["us"].resume()
 
 
 def test_an_interrupt_does_not_wait_for_the_region(two: Regions) -> None:
     """Ctrl-C while a region is frozen: who called `run_once` goes on at once, and nobody works for it any more."""
+    two.waited_for("us")
     exchange = two.exchange()
     exchange.run_once()
     two.servers["us"].pause()
@@ -162,9 +171,9 @@ def test_an_interrupt_does_not_wait_for_the_region(two: Regions) -> None:
         ring.start()
         with pytest.raises(KeyboardInterrupt):
             exchange.run_once()
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < PATIENCE
     finally:
         two.servers["us"].resume()
         ring.join()
         exchange.close()
-    until(lambda: not [each for each in threading.enumerate() if "exchange-once" in each.name], "they have ended")
+    until(lambda: not at_work(), "they have ended")

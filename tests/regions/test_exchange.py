@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import pytest
 
 import redis_counters.asyncio
-from redis_counters import Event, EventKind, Exchange, SchemaMismatch, Unavailable
+from redis_counters import Counters, Event, EventKind, Exchange, SchemaMismatch, Unavailable
 from redis_counters.protocol.exchange.common import Common
 from redis_counters.protocol.exchange.members import Region
 from redis_counters.testing import LossyLink
@@ -58,7 +58,7 @@ def test_in_the_background(three: Regions, links: Sequence[tuple[str, str]] | No
         stats = exchange.stats()
         assert stats.failures == 0, stats
         assert stats.entries > 0
-        assert all((pair.bytes > 0) == (pair.entries >= 0) for pair in stats.pairs.values())
+        assert all(pair.bytes > 0 for pair in stats.pairs.values())
 
 
 def test_asyncio(three: Regions) -> None:
@@ -108,16 +108,15 @@ def test_several_at_once(three: Regions) -> None:
 def test_a_region_that_is_down_delays_nothing(three: Regions) -> None:
     """A server that does not answer (its machine hangs) keeps nothing from the others; it catches up later."""
     events: list[Event] = []
+    three.waited_for("ap")
     with three.exchange(observer=events.append) as exchange:
         count(three, 10, random.Random(5))
         three.equal()
         three.servers["ap"].pause()
         try:
-            began = time.monotonic()
             three.incr("eu", "hot", 5)
             three.counters["eu"].flush()
             until(lambda: three.counters["us"].get("hot", max_age=0) == 5, "the other two go on")
-            assert time.monotonic() - began < 5  # the patience with a server that hangs is 5 s
         finally:
             three.servers["ap"].resume()
         three.counters.pop("ap").close()
@@ -144,19 +143,26 @@ def test_lossy_links(two: Regions) -> None:
             link.cut_before(probability=0.02, seed=10 + n)
             link.duplicate(probability=0.1, seed=20 + n)
         with exchange:
-            for n in range(10):
-                count(two, 50, random.Random(10 + n), times=60)
-                time.sleep(0.05)
+            rounds = 0
+
+            def count_on() -> None:
+                nonlocal rounds
+                rounds += 1
+                count(two, 50, random.Random(10 + rounds), times=60)
+
+            until(
+                lambda: rounds >= 10 and eu.dropped + us.dropped and eu.cut + us.cut,
+                "replies were lost, and connections cut",
+                count_on,
+            )
             two.equal()
-            assert eu.dropped + us.dropped > 0
-            assert eu.cut + us.cut > 0
         eu.heal()
         us.heal()
 
 
-@pytest.mark.parametrize("increments", [200_000])
-def test_a_partition(two: Regions, increments: int, record_property: object) -> None:
-    """Each side counts for itself, by hundreds of thousands; the skew rises, and is 0 soon after they meet again."""
+def test_a_partition(two: Regions) -> None:
+    """Each side counts for itself, by hundreds of thousands; the skew rises, and is 0 when they have met again."""
+    increments = {"eu": 200_000, "us": 150_000}
     names = [f"n{n}" for n in range(500)]
     with LossyLink(two.servers["us"].url) as link:
         two.urls = {"eu": two.servers["eu"].url, "us": link.url}
@@ -165,20 +171,18 @@ def test_a_partition(two: Regions, increments: int, record_property: object) -> 
             two.flush()
             two.equal()
             link.stop()
-            for region in two.counters:
-                counter = two.counters[region]
-                for n in range(increments):
-                    counter.incr(names[n % 500])
+            for region, counters in two.counters.items():
+                for n in range(increments[region]):
+                    counters.incr(names[n % 500])
             for name in names:
-                two.truth[name] = two.truth.get(name, 0) + 2 * increments // 500
+                two.truth[name] = two.truth.get(name, 0) + 400 + 300
             two.flush()
-            assert two.read("n1") == {"eu": increments // 500, "us": increments // 500}
+            assert two.read("n1") == {"eu": 400, "us": 300}
+            reader = Exchange({name: server.url for name, server in two.servers.items()})
+            assert set(reader.read_skew(names).values()) == {100}
+            reader.close()
             link.start()
-            began = time.monotonic()
-            with Exchange({name: server.url for name, server in two.servers.items()}) as reader:
-                skews = reader.read_skew(names)
             two.equal()
-            print(f"healed within {time.monotonic() - began:.2f} s; skew before: {max(skews.values())}")
             assert set(exchange.read_skew(names).values()) == {0}
 
 
@@ -200,23 +204,24 @@ def test_names_are_bound(two: Regions, three: Regions) -> None:
 def test_two_exchanges_meet_a_new_region(two: Regions, monkeypatch: pytest.MonkeyPatch) -> None:
     """One has looked at it before it joined, and at its peer afterwards: the name is not another deployment's."""
     late, other = two.exchange(links=[("us", "eu")]), two.exchange()
-    saw = Common.saw
+    saw, met = Common.saw, 0
 
     def slowly(common: Common, name: bytes, region: Region | None) -> None:
+        nonlocal met
         saw(common, name, region)
         if common is late._places.common and region is not None and region.id is None:
+            met += 1
             other.run_once()
 
     monkeypatch.setattr(Common, "saw", slowly)
     late.run_once()
+    assert met
     late.close()
     other.close()
 
 
 def test_other_numbers_of_buckets_are_refused(two: Regions) -> None:
     """Regions of one count have the same number of buckets; a new one takes that of the others."""
-    from redis_counters import Counters
-
     with Counters.from_url(two.urls["eu"], namespace="x", buckets=4) as counters:
         counters.incr("a", 3)
     exchange = two.exchange(namespace="x")
@@ -233,14 +238,12 @@ def test_other_numbers_of_buckets_are_refused(two: Regions) -> None:
 
 
 def test_close_is_quick(two: Regions) -> None:
-    """Closing waits for nothing but what is on its way; no thread is left."""
+    """Closing waits for nothing but what is on its way, and not until it would look again; no thread is left."""
     before = threading.active_count()
-    exchange = two.exchange()
+    exchange = two.exchange(interval=600)
     exchange.start()
     until(lambda: exchange.stats().lag is not None, "it runs")
-    began = time.monotonic()
     exchange.close()
-    assert time.monotonic() - began < 2
     until(lambda: threading.active_count() <= before, "no thread is left")
     exchange.close()
     with pytest.raises(Unavailable, match="closed"):

@@ -7,7 +7,6 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -76,21 +75,10 @@ def test_deleted_by_hand(two: Regions) -> None:
     exchange.close()
 
 
-@pytest.fixture
-def older(any_kind: Kind) -> Iterator[Regions]:
-    """Two regions; the first can be set back to what it held when it was last saved."""
-    servers = {name: RealServer.start(any_kind, "--dbfilename", "dump.rdb") for name in ("eu", "us")}
-    here = Regions(servers)
-    yield here
-    here.close()
-    for server in servers.values():
-        server.stop()
-
-
 @pytest.mark.parametrize("with_key", [True, False], ids=["with the key", "without the key"])
-def test_a_region_that_falls_back(older: Regions, with_key: bool) -> None:
+def test_a_region_that_falls_back(two: Regions, with_key: bool) -> None:
     """A server comes back with an older state: what its peers have of it comes back, and it counts on."""
-    here = older
+    here = two
     here.counters["eu"].close()
     exchange = here.exchange()
     if with_key:

@@ -14,23 +14,8 @@ from redis_counters.drivers.exchange.places import Place
 from redis_counters.protocol.exchange.marks import EVICTED as VOID
 from redis_counters.protocol.exchange.marks import field_of
 from redis_counters.protocol.keys import DEFAULT_BUCKETS, KeySpace
-from tests.regions.support import Regions, regions
-from tests.servers import RealServer
+from tests.regions.support import Regions, fields, is_of_another, regions
 from tests.waiting import until
-
-
-def is_of_another(field: bytes) -> bool:
-    """True for an entry of another region, and for its floor."""
-    return field.lstrip(b"~")[:1] == b"@" and field.lstrip(b"~")[1:2] != b"/"
-
-
-def fields(server: RealServer, name: str) -> set[bytes]:
-    """Return the fields of a counter's shard."""
-    client = server.client()
-    found: set[bytes] = set()
-    for key in client.scan_iter(f"*:c:*:{name}"):
-        found |= set(client.hkeys(key))  # type: ignore[arg-type]
-    return found
 
 
 def test_an_evicted_region_comes_back(three: Regions) -> None:
