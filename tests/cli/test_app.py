@@ -15,7 +15,7 @@ from redis_counters import Counters
 from redis_counters.cli import options
 from redis_counters.cli.app import app
 from tests.cli.commands import COMMAND, TIMEOUT, environment, run, values
-from tests.servers import RealServer, free_port
+from tests.servers import NOWHERE, RealServer
 
 COMMANDS = ["count", "get", "incr", "inspect", "doctor", "demo", "bench"]
 
@@ -83,7 +83,7 @@ def test_wrong_usage_names_the_help(arguments: list[str], line: str) -> None:
 @pytest.mark.parametrize("said", ["nothing", "--url", "variable"])
 def test_nobody_has_said_where_redis_is(said: str, asked: list[str]) -> None:
     """Where nothing answers at the default address, and only there, it is told how to name another."""
-    away = f"redis://localhost:{free_port()}"
+    away = f"redis://localhost:{NOWHERE}"
     code = f"import redis_counters.drivers.urls as urls; urls.DEFAULT_URL = '{away}'; import redis_counters.__main__"
     more = {"REDIS_COUNTERS_URL": away} if said == "variable" else {}
     command = [sys.executable, "-c", code, *asked, *(["--url", away] if said == "--url" else [])]
@@ -106,7 +106,7 @@ def test_no_command_prints_the_help() -> None:
 @pytest.mark.parametrize("command", [["get", "a"], ["incr", "a"], ["inspect", "a"], ["count"], ["fold"], ["bench"]])
 def test_server_away(command: list[str]) -> None:
     """A server that is away: exit code 1, one line, and no password in it."""
-    result = run(None, *command, "--url", f"redis://user:sesame@127.0.0.1:{free_port()}/0")
+    result = run(None, *command, "--url", f"redis://user:sesame@127.0.0.1:{NOWHERE}/0")
     assert (result.returncode, result.stdout) == (1, b"")
     assert b"Redis is not reachable: " in result.stderr
     assert result.stderr.count(b"\n") == 1
@@ -119,7 +119,7 @@ def test_server_away(command: list[str]) -> None:
 @pytest.mark.parametrize("there", [False, True], ids=["nothing", "a plain server"])
 def test_no_cluster(any_server: RealServer, there: bool, command: str) -> None:
     """Where a cluster should be nothing answers, or a server of none: exit code 1, and one line."""
-    address = f"user:sesame@127.0.0.1:{free_port()}" if not there else f"127.0.0.1:{any_server.port}"
+    address = f"user:sesame@127.0.0.1:{NOWHERE}" if not there else f"127.0.0.1:{any_server.port}"
     result = run(None, *command.split(), "--url", f"redis+cluster://{address}", stdin=b"a\n")
     told = result.stdout.partition(b"\n")[2] if command == "doctor" else result.stderr
     assert (result.returncode, told.count(b"\n")) == (1, 1)
@@ -163,7 +163,7 @@ def test_missing_extra(missing: str) -> None:
 def test_options_before_the_command(any_server: RealServer) -> None:
     """The options of every command may stand before it too; behind it they win."""
     run(any_server, "incr", "a", "5")
-    away = f"redis://127.0.0.1:{free_port()}"
+    away = f"redis://127.0.0.1:{NOWHERE}"
     assert run(None, "--url", any_server.url, "--json", "get", "a").stdout == b'{"a": 5}\n'
     assert run(None, "--url", away, "get", "a", "--url", any_server.url).stdout == b"a\t5\n"
     assert run(any_server, "--namespace", "other", "get", "a").stdout == b"a\t0\n"

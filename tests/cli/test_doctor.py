@@ -25,7 +25,7 @@ from redis_counters.cli.findings import Facts, Finding, Level, Trial
 from redis_counters.drivers.redis_py.wire import words
 from redis_counters.protocol.commands import Command, Script, hgetall, hmget
 from tests.cli.commands import run
-from tests.servers import RealServer, free_port
+from tests.servers import NOWHERE, RealServer
 from tests.topologies import Cluster, Sentinels
 
 OK, WARNING, PROBLEM = Level.OK, Level.WARNING, Level.PROBLEM
@@ -434,7 +434,7 @@ def test_sentinels(sentinels: Sentinels) -> None:
 
 def test_no_server_is_a_finding() -> None:
     """In a table, and in JSON; the exit code is 1."""
-    url = f"redis://127.0.0.1:{free_port()}"
+    url = f"redis://127.0.0.1:{NOWHERE}"
     (row,) = rows(None, url)
     assert (row["check"], row["level"], row["found"][:23]) == ("server", "problem", "Redis is not reachable:")
     result = run(None, "doctor", "--url", url)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import subprocess
 import time
 from collections import Counter
@@ -15,14 +14,18 @@ import redis
 import redis.asyncio
 from redis.asyncio.cluster import ClusterNode as AsyncioNode
 
-from redis_counters import Counters, Durability, Unavailable, UsageError
+from redis_counters import Counters, Durability, Unavailable, Unconfirmed, UsageError
 from redis_counters.asyncio import Counters as AsyncioCounters
 from tests.cli.commands import COMMAND, TIMEOUT, environment
+from tests.cluster.support import KEYS
 from tests.faces.either import FACES, Either, nonzero, tally, workload
 from tests.faces.either import count as make_calls
 from tests.keyed.support import done
-from tests.topologies.clusters import Cluster, slot_of
-from tests.topologies.nodes import free_ports
+from tests.lifecycle.children import ended_well, forked, forks
+from tests.protocol.cleaning import age
+from tests.servers import NOWHERE
+from tests.topologies.clusters import Cluster
+from tests.waiting import PATIENCE
 
 
 def on(face: str, cluster: Cluster, **options: Any) -> Either:
@@ -131,9 +134,8 @@ def test_the_wrong_face_and_what_is_no_client(any_cluster: Cluster) -> None:
             counters(client)
 
 
-@pytest.mark.parametrize("shards", [16])
-def test_the_shards_of_a_counter_lie_on_all_primaries(any_cluster: Cluster, shards: int) -> None:
-    writers = [Counters.from_url(any_cluster.url, shards=shards) for _ in range(40)]
+def test_the_shards_of_a_counter_lie_on_all_primaries(any_cluster: Cluster) -> None:
+    writers = [Counters.from_url(any_cluster.url, shards=16) for _ in range(40)]
     for writer in writers:
         writer.incr("hot")
         writer.flush()
@@ -163,20 +165,6 @@ def test_names_with_braces_do_not_gather(any_cluster: Cluster) -> None:
     assert min(shares.values()) >= len(names) // 8, shares
 
 
-def test_every_script_has_its_keys_in_one_slot(any_cluster: Cluster) -> None:
-    """Also what a single connection sends, which no cluster client checks: the server would say CROSSSLOT."""
-    with Counters.from_url(any_cluster.url, shards=5) as counters:
-        for n in range(100):
-            counters.incr(f"n{n}")
-        counters.flush()
-        assert sum(counters.get_many([f"n{n}" for n in range(100)], max_age=0).values()) == 100
-    tags: dict[bytes, set[int]] = {}
-    for keys in keys_at(any_cluster).values():
-        for key in keys:
-            tags.setdefault(key[: key.find(b"}") + 1], set()).add(slot_of(key))
-    assert all(len(slots) == 1 for tag, slots in tags.items() if tag), tags
-
-
 @pytest.mark.parametrize("face", FACES)
 def test_a_page_is_one_round_trip_per_primary(any_cluster: Cluster, face: str) -> None:
     """One command per bucket, whatever the number of names."""
@@ -204,7 +192,7 @@ def test_who_cannot_reach_the_cluster_yet(face: str) -> None:
     """Counting needs no cluster; what was counted waits."""
 
     async def main() -> None:
-        counters = Either.url(face, f"redis+cluster://127.0.0.1:{free_ports(1)[0]}")
+        counters = Either.url(face, f"redis+cluster://127.0.0.1:{NOWHERE}")
         counters.incr("a")
         with pytest.raises(Unavailable, match="not reachable") as raised:
             await counters.flush(0.5)
@@ -220,45 +208,43 @@ def test_durability(private_cluster: Cluster, face: str) -> None:
     """Every primary that was written to is asked whether its followers have it."""
 
     async def main() -> None:
-        async with on(face, private_cluster, durability=Durability(replicas=1, timeout=2)) as counters:
+        patient, quick = (Durability(replicas=1, timeout=seconds) for seconds in (4.5, 0.05))
+        async with on(face, private_cluster, durability=patient) as counters:
             private_cluster.reset_stats()
             for n in range(100):
                 counters.incr(f"n{n}")
             await counters.flush()
             waits = {node.port: stats.get("wait", 0) for node, stats in private_cluster.commandstats().items()}
             assert all(waits[node.port] for node in private_cluster.primaries()), waits
-            for follower in private_cluster.followers_of(private_cluster.primaries()[1]):
-                follower.kill()
-            counters.incr("n1")
+        for follower in private_cluster.followers_of(private_cluster.primaries()[1]):
+            follower.kill()
+        async with on(face, private_cluster, durability=quick) as counters:
             for n in range(100):
                 counters.incr(f"n{n}")
-            with pytest.raises(Exception, match="applied on the primary"):
+            with pytest.raises(Unavailable, match="applied on the primary"):
                 await counters.flush(4)
-            with pytest.raises(Exception, match="applied on the primary"):
+            with pytest.raises(Unconfirmed, match="applied on the primary"):
                 await counters.close(0.5)
 
     asyncio.run(main())
 
 
+@forks
 def test_in_the_child_of_a_fork(any_cluster: Cluster) -> None:
     """Parent and child count on, each for itself."""
     counters = Counters.from_url(any_cluster.url, flush_interval=0.01)
     counters.incr("a")
     counters.flush()
     counters.incr("a", 10)
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            counters.incr("a", 100)
-            counters.flush(20)
-            counters.close()
-            code = 0
-        finally:
-            os._exit(code)
+
+    def work() -> None:
+        counters.incr("a", 100)
+        counters.flush(PATIENCE)
+        counters.close()
+
+    child = forked(work, limit=90)
     counters.incr("a", 1_000)
-    _pid, status = os.waitpid(child, 0)
-    assert status == 0
+    ended_well(child)
     counters.close()
     with Counters.from_url(any_cluster.url) as reader:
         assert reader.get("a", max_age=0) == 1_111
@@ -273,9 +259,7 @@ def test_the_command_line(any_cluster: Cluster) -> None:
     counted = cli(any_cluster, "count", stdin=b"".join(b"word%d\n" % (n % 50) for n in range(500)))
     assert counted.returncode == 0, counted.stderr
     assert cli(any_cluster, "incr", "word1", "5").returncode == 0
-    got = json.loads(cli(any_cluster, "get", "--json", "word1", "word2").stdout)
-    assert "15" in json.dumps(got)
-    assert "10" in json.dumps(got)
+    assert json.loads(cli(any_cluster, "get", "--json", "word1", "word2").stdout) == {"word1": 15, "word2": 10}
     assert cli(any_cluster, "inspect", "word1").returncode == 0
     assert cli(any_cluster, "actors", "--json").returncode == 0
     doctor = cli(any_cluster, "doctor", "--json")
@@ -285,20 +269,20 @@ def test_the_command_line(any_cluster: Cluster) -> None:
 
 
 def test_the_janitor_walks_over_every_primary(any_cluster: Cluster) -> None:
-    """Processes that ended without closing: their slots are folded, wherever they lie."""
+    """Processes that ended without closing: their slots are folded, on every server."""
     script = (
         "import os, sys; from redis_counters import Counters\n"
-        "c = Counters.from_url(sys.argv[1], reassert_window=0.2)\n"
-        "[c.incr(f'n{n}') for n in range(200)]; c.flush(); os._exit(0)"
+        "c = Counters.from_url(sys.argv[1]); [c.incr(f'n{n}') for n in range(200)]; c.flush(); os._exit(0)"
     )
-    for _ in range(3):
+    for _ in range(2):
         subprocess.run(
             [*COMMAND[:1], "-c", script, any_cluster.url], check=True, timeout=TIMEOUT, env=environment(None)
         )
     names = [f"n{n}" for n in range(200)]
-    time.sleep(2.1)  # seconds of the servers' clocks
-    for _ in range(3):
-        told = cli(any_cluster, "fold", "--actor-ttl", "1", "--json")
-        assert told.returncode == 0, told.stdout + told.stderr
     with Counters.from_url(any_cluster.url) as reader:
-        assert reader.get_many(names, max_age=0) == dict.fromkeys(names, 3)
+        for left in (2, 2, 0):  # they are closed first, and folded when nobody can be about to open them again
+            assert {len(reader.inspect(name).actors) for name in names} == {left}
+            age(any_cluster.client(), KEYS)
+            told = cli(any_cluster, "fold", "--json")
+            assert told.returncode == 0, told.stdout + told.stderr
+        assert reader.get_many(names, max_age=0) == dict.fromkeys(names, 2)

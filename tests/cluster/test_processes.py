@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from tests.cluster.support import NAMES, check
 from tests.faces.either import FACES, Either
 from tests.journal import processes
 from tests.keyed.support import done
-from tests.lifecycle.children import ended_well, forked
+from tests.lifecycle.children import ended_well, forked, forks, with_each_lock_held
 from tests.topologies.clusters import Cluster
 from tests.topologies.nodes import Node
 from tests.waiting import until
@@ -111,8 +110,27 @@ def test_killed_with_a_journal_while_a_primary_fails(
     check(private_cluster, dict.fromkeys(NAMES, 7))
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+@forks
+def test_any_lock_of_the_client_is_held_at_the_fork(any_cluster: Cluster) -> None:
+    """Those of its connections to all servers are among them: no child waits for a thread that only the parent has."""
+    client = any_cluster.client()
+    with Counters(client) as counters:
+        for name in NAMES:
+            counters.incr(name)
+        counters.flush()
+
+        def work() -> None:
+            for name in NAMES:
+                counters.incr(name)
+            counters.flush(10)
+            counters.close()
+
+        locks = with_each_lock_held(client, work)
+        assert locks >= 4  # of each server's pool, and of the client itself
+    check(any_cluster, dict.fromkeys(NAMES, 1 + locks))
+
+
+@forks
 @pytest.mark.parametrize("face", FACES)
 def test_a_fork_while_commands_are_on_their_way_to_several_servers(
     any_cluster: Cluster, links: Links, face: str

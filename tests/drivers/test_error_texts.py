@@ -14,7 +14,7 @@ from redis import exceptions
 import redis_counters.asyncio
 from redis_counters import Counters, NotPermitted, Unavailable
 from redis_counters.drivers.redis_py.errors import error_reply, translate
-from tests.servers import RealServer, free_port
+from tests.servers import NOWHERE, RealServer
 
 SAID = [
     exceptions.ConnectionError("Error 111 connecting to localhost:6379. Connection refused."),
@@ -47,7 +47,7 @@ def test_what_redis_py_itself_may_not_do() -> None:
 
 def test_what_is_logged_while_redis_is_away(caplog: pytest.LogCaptureFixture) -> None:
     """No line has a full stop before a semicolon, and times are rounded for people."""
-    counters = Counters.from_url(f"redis://127.0.0.1:{free_port()}")
+    counters = Counters.from_url(f"redis://127.0.0.1:{NOWHERE}")
     counters.incr("a")
     with caplog.at_level(logging.WARNING, "redis_counters"), pytest.raises(Unavailable) as raised:
         counters.close(timeout=0.123456)
@@ -59,7 +59,7 @@ def test_what_is_logged_while_redis_is_away(caplog: pytest.LogCaptureFixture) ->
 
 def test_a_traceback_tells_it_once() -> None:
     """Reading asks twice where Redis is away; what Python shows of that is the second attempt alone."""
-    with Counters.from_url(f"redis://127.0.0.1:{free_port()}") as counters, pytest.raises(Unavailable) as raised:
+    with Counters.from_url(f"redis://127.0.0.1:{NOWHERE}") as counters, pytest.raises(Unavailable) as raised:
         counters.get("a")
     shown = "".join(traceback.format_exception(raised.value))
     assert shown.count("redis.exceptions.ConnectionError: ") == 1

@@ -49,7 +49,7 @@ def test_the_counter_is_0_and_counts_again(server: RealServer, face: str, way: s
         async with Either.on(face, server) as gone:
             gone.add("x", 100)
             gone.counter("wide", shards=4).incr(5)
-        async with Either.on(face, server, flush_interval=60) as ours, Either.on(face, server) as theirs:
+        async with Either.on(face, server, flush_interval=60, max_age=60) as ours, Either.on(face, server) as theirs:
             theirs.add("x", -30)
             theirs.incr("wide", 2)
             theirs.incr("other", 9)
@@ -57,9 +57,11 @@ def test_the_counter_is_0_and_counts_again(server: RealServer, face: str, way: s
             ours.incr("x", 3)
             ours.incr("wide", 3)
             take = getattr(ours, way)
+            assert await ours.get_many(["x", "wide", "never counted"]) == {"x": 73, "wide": 10, "never counted": 0}
             assert await take("x") == 73
             assert await take("wide") == 10
             assert await take("never counted") == 0
+            assert await ours.get_many(["x", "wide", "never counted"]) == {"x": 0, "wide": 0, "never counted": 0}
             for counters in (ours, theirs):
                 assert await counters.get_many(["x", "wide", "other"], max_age=0) == {"x": 0, "wide": 0, "other": 9}
             assert await ours.get("x") == 0
@@ -224,6 +226,7 @@ def test_a_lost_reply(any_server: RealServer, face: str, way: str) -> None:
                         break
                     except Unavailable:
                         continue
+                assert link.dropped == 1
                 assert taken in (0, 5)
                 counters.incr("x", 2)
                 await counters.flush()
@@ -239,7 +242,7 @@ def test_it_is_answered_when_it_is_durable(private_server: RealServer, face: str
     """Else Unconfirmed: it is done, as the primary has it, and may be repeated."""
 
     async def main() -> None:
-        durability = Durability(replicas=1, timeout=2)
+        durability = Durability(replicas=1, timeout=4.5)
         with follower_of(private_server) as follower:
             async with Either.on(face, private_server, durability=durability) as counters:
                 for total in range(1, 10):
@@ -286,16 +289,17 @@ def test_in_a_cluster(cluster: Cluster, face: str, way: str) -> None:
 @both
 def test_each_server_of_a_cluster_confirms(private_cluster: Cluster, face: str, way: str) -> None:
     async def main() -> None:
-        durability = Durability(replicas=1, timeout=2)
-        async with Either.url(face, private_cluster.url, shards=16, durability=durability) as counters:
+        patient, quick = (Durability(replicas=1, timeout=seconds) for seconds in (4.5, 0.05))
+        async with Either.url(face, private_cluster.url, shards=16, durability=patient) as counters:
             counters.incr("x", 5)
             await counters.flush()
             private_cluster.reset_stats()
             assert await getattr(counters, way)("x") == 5
             waits = {node.port: stats.get("wait", 0) for node, stats in private_cluster.commandstats().items()}
             assert all(waits[node.port] for node in private_cluster.primaries()), waits
-            for follower in private_cluster.followers_of(private_cluster.primaries()[1]):
-                follower.kill()
+        for follower in private_cluster.followers_of(private_cluster.primaries()[1]):
+            follower.kill()
+        async with Either.url(face, private_cluster.url, shards=16, durability=quick) as counters:
             with pytest.raises(Unconfirmed, match=r"'x' was"):
                 await getattr(counters, way)("x")
 

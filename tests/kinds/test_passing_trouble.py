@@ -20,7 +20,7 @@ import redis
 
 from redis_counters import CounterError, Event, EventKind, Unavailable
 from tests.faces.either import FACES, Either, client_of, closed, commandstats, reset_stats, truth
-from tests.servers import HOST, Kind, RealServer, free_port
+from tests.servers import HOST, NOWHERE, Kind, RealServer
 from tests.waiting import PATIENCE, until
 
 SLOW_KEYS = 400  # that a server loads, so slowly that it answers LOADING meanwhile
@@ -98,7 +98,7 @@ class Demoted(Trouble):
 
     def begin(self) -> None:
         client: Any = self.server.client()
-        client.execute_command("REPLICAOF", HOST, free_port())
+        client.execute_command("REPLICAOF", HOST, NOWHERE)
 
     def end(self) -> None:
         client: Any = self.server.client()

@@ -10,8 +10,13 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
+
+from redis_counters.drivers.redis_py import inherited
+
+Test = TypeVar("Test", bound=Callable[..., object])
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 20  # seconds until a child that hangs is killed, and fails
@@ -22,6 +27,13 @@ FORKS = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform"),
     pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning"),
 ]
+
+
+def forks(test: Test) -> Test:
+    """Mark one test, as `FORKS` does all of a file."""
+    for mark in FORKS:
+        test = mark(test)
+    return test
 
 
 def forked(work: Callable[[], None], limit: int = LIMIT) -> int:
@@ -40,6 +52,17 @@ def forked(work: Callable[[], None], limit: int = LIMIT) -> int:
     finally:
         sys.stderr.flush()
         os._exit(code)
+
+
+def with_each_lock_held(client: Any, work: Callable[[], None]) -> int:
+    """Fork while each of the locks within the client is held: all children get through. Return how many there are."""
+    within = [value for _owner, _name, value in inherited._attributes(client)]
+    locks = {id(lock): lock for lock in within if type(lock) in inherited._OF_THREADS}.values()
+    for lock in locks:
+        with lock:
+            child = forked(work)
+        ended_well(child)
+    return len(locks)
 
 
 def ended_well(*pids: int) -> None:

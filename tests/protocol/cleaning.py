@@ -103,15 +103,7 @@ class House:
 
     def age(self, seconds: int = LONG, display: bytes = b"") -> None:
         """That much time has passed, as far as records and walks tell; or records with that name for people."""
-        for registry in self.keys.registries:
-            fields: dict[bytes, bytes] = self.client.hgetall(registry)
-            records = [r for r in Page(fields.items()).records if display in (b"", r.display)]
-            older = {r.actor: aged(r, seconds) for r in records}
-            if b"w" in fields:
-                older[b"w"] = b"%d" % (int(fields[b"w"]) - seconds)
-            if older:
-                self.client.hset(registry, mapping=dict(older))
-        self.client.hdel(meta_key(self.keys.namespace), "j")
+        age(self.client, self.keys, seconds, display)
 
     def value(self, name: bytes, shards: int = 1) -> int:
         fields: list[Any] = [self.client.hgetall(self.keys.shard_key(name, shard)[1]) for shard in range(shards)]
@@ -131,6 +123,19 @@ class House:
         tally = Tally()
         drive(self.client, one_pass(self.keys, UPKEEP, tally, **options), each)
         return tally
+
+
+def age(client: Any, keys: KeySpace, seconds: int = LONG, display: bytes = b"") -> None:
+    """As `House.age`, whoever made the actors."""
+    for registry in keys.registries:
+        fields: dict[bytes, bytes] = client.hgetall(registry)
+        records = [r for r in Page(fields.items()).records if display in (b"", r.display)]
+        older = {r.actor: aged(r, seconds) for r in records}
+        if b"w" in fields:
+            older[b"w"] = b"%d" % (int(fields[b"w"]) - seconds)
+        if older:
+            client.hset(registry, mapping=dict(older))
+    client.hdel(meta_key(keys.namespace), "j")
 
 
 def aged(record: Record, seconds: int) -> bytes:

@@ -10,9 +10,8 @@ import pytest
 
 from redis_counters import Counters, Event, EventKind
 from redis_counters.asyncio import Counters as AsyncioCounters
-from redis_counters.drivers.redis_py import inherited
 from tests.faces.either import truth
-from tests.lifecycle.children import FORKS, ended_well, forked
+from tests.lifecycle.children import FORKS, ended_well, forked, with_each_lock_held
 from tests.sentinel.clients import HandedIn
 from tests.topologies import Sentinels
 
@@ -98,12 +97,7 @@ def test_any_lock_of_the_client_is_held_at_the_fork(sentinels: Sentinels) -> Non
             counters.flush(10)
             counters.close()
 
-        within = [value for _owner, _name, value in inherited._attributes(handed_in.client)]
-        locks = {id(lock): lock for lock in within if type(lock) in inherited._OF_THREADS}.values()
-        assert len(locks) >= 4  # of the client's pool, and of one for each Sentinel
-        for lock in locks:
-            with lock:
-                child = forked(work)
-            ended_well(child)
+        locks = with_each_lock_held(handed_in.client, work)
+        assert locks >= 4  # of the client's pool, and of one for each Sentinel
     asyncio.run(handed_in.close())
-    assert truth(sentinels.pair.primary, ["child's"]) == {b"child's": len(locks)}
+    assert truth(sentinels.pair.primary, ["child's"]) == {b"child's": locks}

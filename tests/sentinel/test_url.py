@@ -14,7 +14,7 @@ from redis_counters.asyncio import Counters as AsyncioCounters
 from redis_counters.drivers.sentinel_url import PORT, SCHEMES, SentinelUrl, taken_apart
 from redis_counters.drivers.urls import open_url
 from tests.faces.either import FACES, Either, truth
-from tests.servers import free_port
+from tests.servers import NOWHERE
 from tests.topologies import WATCHED, Sentinels
 
 WRONG = {
@@ -180,7 +180,7 @@ def test_one_sentinel_is_enough(sentinels: Sentinels, face: str) -> None:
 @pytest.mark.parametrize("face", FACES)
 def test_whose_fault_it_is(sentinels: Sentinels, face: str) -> None:
     """Which Sentinel said what: none is there, none knows the service, or one is no Sentinel; only the first passes."""
-    primary, gone = sentinels.pair.primary, free_port()
+    primary, gone = sentinels.pair.primary, NOWHERE
     places = sentinels.url.partition("://")[2].partition("/")[0]
     cases: dict[str, tuple[type[Exception], list[str]]] = {
         f"redis+sentinel://127.0.0.1:{gone}/{WATCHED}": (Unavailable, [f"127.0.0.1:{gone}: ", "refused|failed"]),

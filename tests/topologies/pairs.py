@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.servers import Kind, RealServer
+from tests.servers import NOWHERE, Kind, RealServer
 from tests.waiting import until
-
-NOWHERE = 1  # a port that nothing listens at
 
 
 def replication(server: RealServer) -> dict[str, Any]:
