@@ -54,9 +54,9 @@ class Reply:
         for i in range(0, len(self.values), 2):
             yield self.number(i), self.text(i + 1)
 
-    def refused(self) -> Iterator[tuple[int, str]]:
-        """Yield (item number, error text) from the list behind the first value."""
-        if len(self.values) % 2 == 0:
+    def refused(self, behind: int = 1) -> Iterator[tuple[int, str]]:
+        """Yield (item number, error text) from the list behind the first value, or so many."""
+        if (len(self.values) - behind) % 2:
             raise BadReply(f"{self.word} came with {len(self.values)} values: an item without its error")
-        for i in range(1, len(self.values) - 1, 2):
+        for i in range(behind, len(self.values), 2):
             yield self.number(i), self.text(i + 1).decode("utf-8", "replace")

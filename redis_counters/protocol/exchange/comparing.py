@@ -156,13 +156,12 @@ class Comparison:
         tally.repaired += reply.number(1)
         tally.behind[side] += lost
         self.differed += reply.number(1)
-        refused = list(zip(reply.values[2::2], reply.values[3::2], strict=False))
         again = False
-        for index, error in refused:
-            if (yield from unseal(self.route, side, keys[int(index) - 1])):
+        for index, error in reply.refused(2):
+            if (yield from unseal(self.route, side, keys[index - 1])):
                 again = True
             else:
-                tally.refuse(error if isinstance(error, bytes) else str(error).encode())
+                tally.refuse(error.encode())
         return not again
 
     def _lost(self, side: int, keys: Sequence[bytes], texts: Sequence[bytes], told: Sequence[bytes]) -> Asks[int]:

@@ -94,7 +94,7 @@ def pull(route: Route, bucket: Bucket, tally: Tally, now: float, *, whole: bool 
             continue
         tally.merged(len(shards), merged.number(1))
         came = came or bool(shards)
-        for index, text in _refused(merged.values[2:]):
+        for index, text in merged.refused(2):
             yield from _refused_there(route, bucket, new, shards[index - 1], texts[index - 1], text, tally)
         check_confirmed(route.durability, confirmed, "the mark at the destination", tally)
         bucket.mark, whole = new, False
@@ -189,15 +189,6 @@ def check_confirmed(
 def learn(route: Route, side: int, reply: Reply) -> None:
     """What was merged from these regions is looked at, too."""
     route.learn(side, [reply.text(n) for n in range(len(reply.values))])
-
-
-def _refused(values: Sequence[object]) -> list[tuple[int, str]]:
-    pairs = list(zip(values[::2], values[1::2], strict=False))
-    return [
-        (int(index), text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text))
-        for index, text in pairs
-        if isinstance(index, (int, bytes))
-    ]
 
 
 def _refused_there(
