@@ -9,6 +9,7 @@ Fields of the registry:
   <id>            state (o open, c closed, f folding or folded), seq, time of the last change, owner, display name
   @<owner>        the id that was issued to this owner
   w  when the last complete walk over the bucket's counters began: see actors_clean
+  v  version of the last change in the bucket; where it is, changes are stamped: see region_join
 
 KEYS   1 registry     hash
        2 index        sorted set   what was changed here; made with the registry, with nothing in it

@@ -219,7 +219,7 @@ class Counters(CountersBase, KeyedCounters):
         had not told Redis yet, nothing is taken away. Nobody likes any more; keys of `incr_once` that have counted do
         not count again before their ttl is over; a seed counts only what it is raised by. Two resets at the same time
         take away nothing twice, and it may be repeated: after a reply that was lost, it returns what came since.
-        Cost: what `flush` costs, and up to 3 round trips; O(slots).
+        Cost: what `flush` costs, and 2 to 5 round trips; O(slots).
         Raises: as `flush`; Unconfirmed with `durability`, if it is applied but not durable; WrongType, NotPermitted.
         """
         from redis_counters.drivers.tasks.resetting import taken_away

@@ -22,6 +22,7 @@ SAMPLE = 0.25  # seconds between two looks at the values
 KEPT = 24  # of these looks: so much fits on a terminal of 80 columns
 _TICK = 0.02  # seconds
 _HEALING = 20.0  # seconds that everything has to be equal in, in the end
+_LONGEST = 600.0  # seconds, where events are left to the keys
 
 
 @dataclass(slots=True)
@@ -200,7 +201,7 @@ class Play:
         if pressed == "q":
             return True
         if self.by_hand:
-            return self.time > LONGEST
+            return self.time > _LONGEST
         while self._script and self.time >= self._script[0][0] * self._seconds:
             self._switch(self._script.pop(0)[1])
         return self.time > self._seconds
@@ -226,9 +227,6 @@ class Play:
     def _event(self, what: str) -> None:
         self.events.append(f"{self.time:5.1f} s  {what}")
         self._tell(self.events[-1])
-
-
-LONGEST = 600.0  # seconds, where events are left to the keys
 
 
 def play(

@@ -32,7 +32,9 @@ Steps = Generator[list[Command], list[object], int]
 def take_away(reads: Reads, name: bytes, *, delete: bool) -> Steps:
     """What Redis holds of a counter counts no more; return how much that was. It may be repeated.
 
-    Cost: up to 4 round trips. Raises: WrongType, NotPermitted, Refused, Unavailable; some of it may be done then.
+    Cost: 2 round trips; one more each where there are other shards, where a narrowing has begun, and where this process
+    has not learnt the number of buckets yet.
+    Raises: WrongType, NotPermitted, Refused, Unavailable; some of it may be done then.
     """
     writer = reads.writer
     if writer.keys is None:

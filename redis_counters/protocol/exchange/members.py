@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterable, Mapping
 from typing import NamedTuple
 
 from redis_counters.errors import Refused, SchemaMismatch, Unavailable
-from redis_counters.protocol.answers import list_of, reply_of
+from redis_counters.protocol.answers import reply_of
 from redis_counters.protocol.commands import Argument, Command, Script
 from redis_counters.protocol.keys import MOST_BUCKETS, SCHEMA, KeySpace, meta_key
 from redis_counters.protocol.namespace import ANY_REGION
@@ -188,12 +188,6 @@ class Void(Unavailable):
 def unfinished(name: bytes) -> Void:
     """Return the error for a region whose eviction was begun, and broken off if the region is no less a member."""
     return Void(f"an eviction of region {_text(name)} was begun and not finished: evict it again, or add it again")
-
-
-def own_of(raw: object) -> bytes | None:
-    """Return the only field that was asked for."""
-    (value,) = list_of(raw, 1)
-    return value if isinstance(value, bytes) else None
 
 
 def _text(name: bytes) -> str:
