@@ -19,7 +19,6 @@ from redis_counters.drivers.exchange.places import (
     too_late,
 )
 from redis_counters.drivers.redis_py.errors import translate
-from redis_counters.drivers.redis_py.wire import undecoded
 from redis_counters.drivers.transport import AwaitedLane, AwaitedTransport
 from redis_counters.errors import CounterError, Unavailable
 from redis_counters.protocol.commands import Command, NoAnswer
@@ -279,8 +278,6 @@ async def drive(steps: Steps, lanes: Sequence[AwaitedLane], link: Link) -> Count
                 answer = None
             else:
                 answer = await lanes[side].receive()
-                if (client := getattr(lanes[side], "client", None)) is not None:
-                    answer = undecoded(answer, client)
                 if isinstance(answer, NoAnswer):
                     broken = of_region(answer.error, link[side])
     except CounterError:

@@ -24,7 +24,6 @@ from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.redis_py.hash_slots import BROKEN, Address, HashSlots, primaries_in
 from redis_counters.drivers.redis_py.lanes import AsyncioLane, AwaitedExchanging
 from redis_counters.drivers.redis_py.under_way import ASKING, EVERYWHERE, Sent, UnderWay
-from redis_counters.drivers.redis_py.wire import undecoded
 from redis_counters.errors import CounterError, Unavailable
 from redis_counters.protocol.answers import all_answered
 from redis_counters.protocol.commands import Command, NoAnswer
@@ -234,9 +233,8 @@ class ClusterLaneAsyncio(AwaitedExchanging):
 
     async def _receive_from(self, address: Address) -> None:
         """The oldest command at this server has its answer, or is at another one now."""
-        lane = self._lanes[address]
         try:
-            answer = undecoded(await lane.receive(), lane.client)
+            answer = await self._lanes[address].receive()
         except AWAITED_BROKEN as error:
             await self._lose(address, error)
             return

@@ -177,7 +177,4 @@ class AsyncioLane(_Lane, AwaitedExchanging):
                 answer = await within(connection.read_response(disable_decoding=True), REPLY_TIMEOUT)
         except exceptions.ResponseError as error:
             answer = error
-        return self._read(answer)
-
-    async def exchange(self, commands: Sequence[Command]) -> list[object]:
-        return [undecoded(answer, self.client) for answer in await super().exchange(commands)]
+        return self._read(undecoded(answer, self.client))
