@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,15 +21,19 @@ from redis_counters.cli import demo as demo_module
 from redis_counters.cli.app import app
 from redis_counters.cli.demo import Outcome, Side
 from redis_counters.cli.demo_crew import Crew
-from tests.cli.commands import COMMAND, environment, run
+from tests.cli.commands import COMMAND, STARTED, environment, run
+from tests.cli.terminals import on_terminal
 from tests.servers import RealServer
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
 
 
 def start(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
     """The demo in a session of its own: Ctrl-C there reaches all its processes and no other."""
-    return subprocess.Popen([*COMMAND, "demo", *arguments], env=environment(None), start_new_session=True, **options)
+    process = subprocess.Popen([*COMMAND, "demo", *arguments], env=environment(None), start_new_session=True, **options)
+    STARTED.append(process)
+    return process
 
 
 def states(session: int) -> list[str]:
@@ -46,10 +48,7 @@ def states(session: int) -> list[str]:
 
 
 def await_none_left(session: int) -> None:
-    deadline = time.monotonic() + 10
-    while (left := states(session)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert left == []
+    until(lambda: not states(session), "no process of the session is left")
 
 
 def test_ours_is_exact_and_each_lost_reply_of_incr_is_one_too_many() -> None:
@@ -128,28 +127,10 @@ def test_an_interrupted_demo_tells_only_what_happened() -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 def test_on_a_terminal_the_table_lives() -> None:
     """Workers appear with their states, the replaced and the frozen one too."""
-    ours, theirs = pty.openpty()
-    process = start("--seconds", "3", stdin=theirs, stdout=theirs, stderr=theirs)
-    os.close(theirs)
-    seen = bytearray()
-
-    def read() -> None:
-        try:
-            while data := os.read(ours, 65536):
-                seen.extend(data)
-        except OSError:
-            pass  # Linux reports the end of a terminal so
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    try:
-        assert process.wait(timeout=100) == 0
-    finally:
-        process.kill()
-        reader.join(timeout=10)
-        os.close(ours)
+    with on_terminal(start, "--seconds", "3") as terminal:
+        assert terminal.process.wait(timeout=100) == 0
     for word in (b"counting", b"closed", b"frozen", b"per second", b"At the end"):
-        assert word in seen
+        assert word in terminal.seen
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import signal
 import subprocess
-import threading
-import time
 
 import pytest
 
 from redis_counters.cli.demo_regions import Outcome
 from redis_counters.cli.demo_regions_view import bars
 from tests.cli.commands import run
+from tests.cli.terminals import on_terminal
 from tests.cli.test_demo import await_none_left, start
 
 
@@ -59,40 +57,16 @@ def test_in_a_pipe_there_are_lines() -> None:
 
 def test_keys_switch_the_partition() -> None:
     """On a terminal; after the first key nothing happens by itself, and q ends it."""
-    ours, theirs = pty.openpty()
-    process = start("--regions", "--seconds", "600", stdin=theirs, stdout=theirs, stderr=theirs)
-    os.close(theirs)
-    seen = bytearray()
-
-    def read() -> None:
-        try:
-            while data := os.read(ours, 65536):
-                seen.extend(data)
-        except OSError:
-            pass  # Linux reports the end of a terminal so
-
-    def wait_for(text: bytes) -> None:
-        deadline = time.monotonic() + 30
-        while text not in seen:
-            assert time.monotonic() < deadline, bytes(seen[-2000:])
-            time.sleep(0.05)
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    try:
-        wait_for(b"three regions count")
-        os.write(ours, b"2")
-        wait_for(b"us is cut off, and counts on")
-        wait_for(b"cut off\x1b")
-        os.write(ours, b"x2")
-        wait_for(b"us is back")
-        wait_for(b"every region shows what all had counted by then")
-        os.write(ours, b"q")
-        assert process.wait(timeout=60) == 0
-    finally:
-        process.kill()
-        reader.join(timeout=10)
-        os.close(ours)
+    with on_terminal(start, "--regions", "--seconds", "600") as terminal:
+        terminal.wait_for(b"three regions count")
+        terminal.press(b"2")
+        terminal.wait_for(b"us is cut off, and counts on")
+        terminal.wait_for(b"cut off\x1b")
+        terminal.press(b"x2")
+        terminal.wait_for(b"us is back")
+        terminal.wait_for(b"every region shows what all had counted by then")
+        terminal.press(b"q")
+        assert terminal.process.wait(timeout=60) == 0
     for word in (
         b"behind, the last 6 s",
         b"read_skew",
@@ -100,7 +74,7 @@ def test_keys_switch_the_partition() -> None:
         b" counted of 'visits' in all regions\r\n",
         b"Press 1, 2 or 3",
     ):
-        assert word in seen
+        assert word in terminal.seen
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import signal
 import subprocess
-import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,9 +12,12 @@ import pytest
 
 from redis_counters import Counters
 from redis_counters.testing import LossyLink
-from tests.cli.commands import COMMAND, environment, run, start
-from tests.servers import Kind, RealServer
+from tests.cli.commands import COMMAND, TIMEOUT, environment, run, start
+from tests.cli.terminals import on_terminal
+from tests.faces.either import commandstats, reset_stats
+from tests.servers import NOWHERE, Kind, RealServer, kinds
 from tests.topologies import Cluster
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -36,8 +35,6 @@ def kinds_running() -> Iterator[Callable[[], list[RealServer]]]:
     started: list[RealServer] = []
 
     def get() -> list[RealServer]:
-        from tests.servers import kinds
-
         while len(started) < 3:
             started.append(RealServer.start(kinds()[len(started) % len(kinds())]))
         return started
@@ -74,11 +71,10 @@ def exchange(servers: list[RealServer]) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def until(done: Callable[[], bool], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+def ended_by(process: subprocess.Popen[bytes], number: signal.Signals = signal.SIGTERM) -> None:
+    """It has ended well, as it was told to."""
+    process.send_signal(number)
+    assert process.wait(TIMEOUT) == 0
 
 
 # -- the option --region
@@ -145,7 +141,7 @@ def test_regions_come_from_the_environment_too(servers: list[RealServer]) -> Non
         [*COMMAND, "exchange", "--once"],
         env=environment(None, REDIS_COUNTERS_REGIONS=regions),
         capture_output=True,
-        timeout=60,
+        timeout=TIMEOUT,
     )
     assert (done.returncode, done.stderr) == (0, b"")
     lines = [line.split("\t") for line in done.stdout.decode().splitlines()]
@@ -157,10 +153,10 @@ def test_regions_come_from_the_environment_too(servers: list[RealServer]) -> Non
 def test_along_links_all_hear_of_all(servers: list[RealServer]) -> None:
     """A star: the two at its ends hear of each other by the one in the middle."""
     add(servers[1], "likes", 3)
-    done = run(None, "exchange", "--once", *arguments(servers), "--link", "eu:us", "--link", "eu:ap")
-    assert done.returncode == 0, done.stderr
-    exchange_again = run(None, "exchange", "--once", *arguments(servers), "--link", "eu:us", "--link", "eu:ap")
-    assert exchange_again.returncode == 0
+    for _ in range(2):
+        found = told("exchange", "--once", *arguments(servers), "--link", "eu:us", "--link", "eu:ap")
+        asked = {(pair["from"], pair["to"]) for pair in found["pairs"]}
+        assert asked == {("eu", "us"), ("us", "eu"), ("eu", "ap"), ("ap", "eu")}
     assert [value(server, "likes") for server in servers] == [3, 3, 3]
 
 
@@ -169,11 +165,11 @@ def test_it_goes_on_until_a_signal(servers: list[RealServer], number: signal.Sig
     """Quiet in a pipe, and it ends cleanly."""
     process = start(servers[0], "exchange", *arguments(servers[:2]))
     add(servers[0], "likes", 4)
-    until(lambda: value(servers[1], "likes") == 4)
+    until(lambda: value(servers[1], "likes") == 4, "what is counted here comes there")
     add(servers[1], "likes", 5)
-    until(lambda: value(servers[0], "likes") == 9)
+    until(lambda: value(servers[0], "likes") == 9, "and what is counted there")
     process.send_signal(number)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=TIMEOUT)
     assert (process.returncode, out, err) == (0, b"", b"")
 
 
@@ -185,26 +181,24 @@ def test_with_json_it_prints_lines(servers: list[RealServer]) -> None:
         line = json.loads(process.stdout.readline())
         if any(pair["entries"] for pair in line["pairs"]) and line["lag"] is not None:
             break
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=20) == 0
+    ended_by(process)
 
 
 def test_a_region_that_is_down_is_told_of_and_delays_nothing(servers: list[RealServer]) -> None:
-    nowhere = ["--region", "ap=redis://:secret@127.0.0.1:1"]
+    nowhere = ["--region", f"ap=redis://:secret@127.0.0.1:{NOWHERE}"]
     add(servers[0], "likes", 4)
     done = run(None, "exchange", "--once", *arguments(servers[:2]), *nowhere)
     assert done.returncode == 1
     assert b"ap" in done.stderr
     assert b"secret" not in done.stderr
     process = start(servers[0], "exchange", *arguments(servers[:2]), *nowhere)
-    until(lambda: value(servers[1], "likes") == 4)
+    until(lambda: value(servers[1], "likes") == 4, "the others go on")
     assert process.stderr is not None
     line = process.stderr.readline()
     assert line.startswith(b"redis-counters: ")
     assert b"ap" in line
     assert b"secret" not in line
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=20) == 0
+    ended_by(process)
 
 
 def test_a_region_that_is_back_is_told_of(servers: list[RealServer]) -> None:
@@ -221,51 +215,26 @@ def test_a_region_that_is_back_is_told_of(servers: list[RealServer]) -> None:
         recovered = process.stderr.readline()
         while recovered.startswith(b"redis-counters: exchange failed"):
             recovered = process.stderr.readline()
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=20) == 0
+        ended_by(process)
     assert failed.startswith(b"redis-counters: exchange failed: ")
     assert recovered.startswith(b"redis-counters: exchange recovered: ")
 
 
 def test_on_a_terminal_there_is_a_table(servers: list[RealServer]) -> None:
     add(servers[0], "likes", 4)
-    ours, theirs = pty.openpty()
-    process = start(servers[0], "exchange", *arguments(servers[:2]), stdout=theirs, stderr=theirs, stdin=theirs)
-    os.close(theirs)
-    seen = bytearray()
-
-    def read() -> None:
-        try:
-            while data := os.read(ours, 65536):
-                seen.extend(data)
-        except OSError:
-            pass  # Linux reports the end of a terminal so
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    until(lambda: b"entries exchanged" in seen and b"bytes/entry" in seen)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=20) == 0
-    reader.join(timeout=10)
-    os.close(ours)
-    assert b"Traceback" not in seen
+    with on_terminal(start, servers[0], "exchange", *arguments(servers[:2])) as terminal:
+        terminal.wait_for(b"entries exchanged")
+        terminal.wait_for(b"bytes/entry")
+        ended_by(terminal.process, signal.SIGINT)
+    assert b"Traceback" not in terminal.seen
 
 
 def test_at_the_end_of_once_a_column_without_errors_is_left_out_on_a_terminal(servers: list[RealServer]) -> None:
     """80 columns are no more than the others need."""
-    ours, theirs = pty.openpty()
-    process = start(servers[0], "exchange", "--once", *arguments(servers[:2]), stdout=theirs)
-    os.close(theirs)
-    seen = b""
-    try:
-        while data := os.read(ours, 65536):
-            seen += data
-    except OSError:
-        pass  # Linux reports the end of a terminal so
-    assert process.wait(timeout=20) == 0
-    os.close(ours)
-    assert b"failures" in seen
-    assert "┃┃".encode() not in seen
+    with on_terminal(start, servers[0], "exchange", "--once", *arguments(servers[:2]), streams=("stdout",)) as terminal:
+        assert terminal.process.wait(TIMEOUT) == 0
+    assert b"failures" in terminal.seen
+    assert "┃┃".encode() not in terminal.seen
 
 
 # -- regions
@@ -313,7 +282,7 @@ def test_before_anything_was_exchanged_nobody_knows_anybody(servers: list[RealSe
 
 def test_a_region_that_does_not_answer_is_told_of(servers: list[RealServer]) -> None:
     exchange(servers[:2])
-    words = ["regions", "list", *arguments(servers[:2]), "--region", "ap=redis://:secret@127.0.0.1:1"]
+    words = ["regions", "list", *arguments(servers[:2]), "--region", f"ap=redis://:secret@127.0.0.1:{NOWHERE}"]
     found = told(*words, code=1)
     assert list(found["errors"]) == ["ap"]
     assert "secret" not in found["errors"]["ap"]
@@ -337,7 +306,7 @@ def test_add_and_evict(servers: list[RealServer]) -> None:
 
 def test_nothing_is_known_of_regions_that_do_not_answer() -> None:
     """Neither that nobody has heard of a name, nor that values do not differ."""
-    regions = [word for name in ("eu", "us") for word in ("--region", f"{name}=redis://127.0.0.1:1")]
+    regions = [word for name in ("eu", "us") for word in ("--region", f"{name}=redis://127.0.0.1:{NOWHERE}")]
     done = run(None, "regions", "evict", "ap", *regions)
     assert (done.returncode, done.stdout) == (1, b"")
     assert b"whether 'ap' is a region is not known, for none answers; eu: Redis is not reachable" in done.stderr
@@ -446,10 +415,11 @@ def test_verify_says_what_differs_and_why(servers: list[RealServer]) -> None:
 def test_verify_waits_for_what_is_on_its_way(servers: list[RealServer]) -> None:
     exchange(servers[:2])
     add(servers[0], "likes", 3)
-    verifying = start(servers[0], "verify", "--wait", "30", *arguments(servers[:2]))
-    time.sleep(1)
+    reset_stats(servers[1])
+    verifying = start(servers[0], "verify", "--wait", "60", *arguments(servers[:2]))
+    until(lambda: "evalsha" in commandstats(servers[1]), "it has looked")
     exchange(servers[:2])
-    out, err = verifying.communicate(timeout=30)
+    out, err = verifying.communicate(timeout=TIMEOUT)
     assert (verifying.returncode, err) == (0, b"")
     assert b"nothing differs" in out
 
