@@ -134,8 +134,8 @@ def test_writers_that_do_not_follow_are_no_reason_to_grow_on() -> None:
 
 
 def test_a_burst_is_no_reason() -> None:
-    """Many updates in one interval out of seven (in whatever part of a look) are not a rate that lasts."""
-    crowd = Crowd(8, shards="auto", shard_rate=25.0)
+    """Many updates in one interval out of seven are not a rate that lasts, whenever it is looked."""
+    crowd = Crowd(LOOKERS + 1, shards="auto", shard_rate=25.0)  # so few that each of them looks every time
     for _ in range(40):
         crowd.live(INTERVAL)
         crowd.live(6 * INTERVAL, counting=2)
