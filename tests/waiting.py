@@ -17,13 +17,15 @@ def _nothing() -> None:
     pass
 
 
-def until(done: Callable[[], object], what: str, meanwhile: Callable[[], object] = _nothing) -> None:
+def until(
+    done: Callable[[], object], what: str, meanwhile: Callable[[], object] = _nothing, *, every: float = 0.01
+) -> None:
     """It is so. Raises AssertionError, with what was waited for, when the patience is over."""
     end = time.monotonic() + PATIENCE
     while not done():
         assert time.monotonic() < end, f"never: {what}"
         meanwhile()
-        time.sleep(0.01)
+        time.sleep(every)
 
 
 async def until_async(done: Callable[[], object | Awaitable[object]], what: str) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-import time
-from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,8 +13,8 @@ import pytest
 from redis_counters import Counters
 from tests.cli.commands import COMMAND, TIMEOUT
 from tests.faces.either import FACES, Either
+from tests.faces.growing import grow
 from tests.topologies.clusters import Cluster
-from tests.waiting import PATIENCE
 
 MANY = 6
 
@@ -67,24 +66,6 @@ def test_reshard(any_cluster: Cluster) -> None:
 def test_it_grows_by_itself(any_cluster: Cluster, face: str) -> None:
     """The shards are looked at one by one, wherever they are."""
 
-    async def main() -> int:
-        async with AsyncExitStack() as stack:
-            options: dict[str, Any] = {"shards": "auto", "shard_rate": 5.0, "flush_interval": 0.02}
-            clients = [
-                await stack.enter_async_context(Either.url(face, any_cluster.url, **options)) for _ in range(MANY)
-            ]
-            counted, end = 0, time.monotonic() + PATIENCE
-            while time.monotonic() < end:
-                for client in clients:
-                    client.incr("hot")
-                counted += len(clients)
-                await asyncio.sleep(0.01)
-                seen = await clients[0].inspect("hot")
-                if seen.shards >= 4 and len([part for part in seen.parts if part.map.actors]) > 1:
-                    break
-            assert sum(client.stats().grown for client in clients) > 0
-        return counted
-
-    counted = asyncio.run(main())
+    counted = asyncio.run(grow(partial(Either.url, face, any_cluster.url, shards="auto"), "hot"))
     value, shards = read(any_cluster, "hot")
     assert (value, shards >= 4) == (counted, True)

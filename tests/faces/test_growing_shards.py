@@ -7,7 +7,6 @@ import ctypes
 import multiprocessing
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
 
@@ -16,6 +15,7 @@ import redis
 
 from redis_counters import Counters, Event, EventKind
 from tests.faces.either import FACES, Either, truth
+from tests.faces.growing import grow
 from tests.lifecycle.children import FORKS, ended_well, forked
 from tests.servers import RealServer
 from tests.waiting import PATIENCE, until
@@ -103,31 +103,11 @@ def test_k_grows_while_everybody_writes_and_reads(server: RealServer) -> None:
 def test_it_grows_by_itself(any_server: RealServer, face: str) -> None:
     """A counter on "auto" that clients write to all the time gets shards; they use them, and say that they grew it."""
     events: list[Event] = []
-
-    async def main() -> int:
-        async with AsyncExitStack() as stack:
-            options: dict[str, Any] = {"shards": {"hot": "auto"}, "shard_rate": 5.0, "observer": events.append}
-            clients = [  # on one loop they would flush in step if their intervals were equal: a look may see none
-                await stack.enter_async_context(Either.on(face, any_server, flush_interval=interval, **options))
-                for interval in (0.012, 0.014, 0.017, 0.02, 0.023, 0.027)
-            ]
-            counted, end = 0, time.monotonic() + PATIENCE
-            while time.monotonic() < end:
-                for client in clients:
-                    client.incr("hot")
-                    client.incr("cold")
-                counted += len(clients)
-                await asyncio.sleep(0.01)
-                seen = await clients[0].inspect("hot")
-                if seen.shards >= 4 and len([part for part in seen.parts if part.map.actors]) > 1:
-                    break
-            assert seen.shards >= 4
-            assert sum(client.stats().grown for client in clients) > 0
-            assert (await clients[0].inspect("cold")).shards == 1
-        return counted
-
-    counted = asyncio.run(main())
+    opened = partial(Either.on, face, any_server, shards={"hot": "auto"}, observer=events.append)
+    counted = asyncio.run(grow(opened, "hot", "cold"))
     assert truth(any_server, ["hot", "cold"]) == {b"hot": counted, b"cold": counted}
+    with Counters(any_server.client()) as counters:
+        assert counters.inspect("cold").shards == 1
     grown = [event for event in events if event.kind is EventKind.SHARDS_GROWN]
     assert {event.counter for event in grown} == {"hot"}
     assert max(event.amount or 0 for event in grown) >= 4

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import redis
 
+import tests.waiting as waits
 from redis_counters import Counters
 from redis_counters.drivers.threads import keyed as keyed_threads
 from redis_counters.drivers.threads.background import Bell
@@ -127,7 +128,7 @@ def test_a_handler_of_signals_that_calls_while_its_thread_waits(
         def patient(asks: Any) -> Any:
             if not sending.is_set():
                 sending.set()
-                waiting.wait(20)
+                waiting.wait(waits.PATIENCE)
             return ask(asks)
 
         class Interrupted(Bell):
@@ -148,9 +149,9 @@ def test_a_handler_of_signals_that_calls_while_its_thread_waits(
         threads = [threading.Thread(target=call, args=(key,), daemon=True) for key in ("leader", "interrupted")]
         for thread in threads:
             thread.start()
-            assert sending.wait(20)
+            assert sending.wait(waits.PATIENCE)
         for thread in threads:
-            thread.join(20 * PATIENCE)
+            thread.join(waits.PATIENCE)
         assert answers == {"leader": True, "handler": True, "interrupted": True}
         assert keyed.leader is None
         assert counters.get("c") == 4

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -16,17 +15,10 @@ from redis_counters.drivers.threads.background import Bell
 from redis_counters.drivers.threads.keyed import KeyedThreads, _Group, keyed_of
 from redis_counters.protocol.keyed_calls import Like
 from tests.servers import RealServer
+from tests.waiting import PATIENCE, until
 
 LONG = 3600.0  # seconds of patience: whoever waits for its end fails
 KEYS = ["1", "2", "3", "4", "5"]  # "1" leads the others, "5" leads after it
-
-
-def until(true: Callable[[], bool]) -> None:
-    """It is true."""
-    end = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.001)
 
 
 class Callers:
@@ -45,14 +37,14 @@ class Callers:
         self._first, self._gathered = threading.Event(), threading.Event()
         self.keyed.runner.ask = self._patient  # type: ignore[method-assign] # of this one runner
         self.call("first")
-        assert self._first.wait(20)
+        assert self._first.wait(PATIENCE)
 
     def _patient(self, asks: Any) -> Any:
         if self._first.is_set():
             self._sent()
         else:
             self._first.set()
-            assert self._gathered.wait(20)
+            assert self._gathered.wait(PATIENCE)
         return self._ask(asks)
 
     def call(self, key: str) -> None:
@@ -61,7 +53,7 @@ class Callers:
         thread = threading.Thread(target=self._work, args=(key,), name=key, daemon=True)
         self.threads.append(thread)
         thread.start()
-        until(lambda: len(self.keyed.queue) > before)
+        until(lambda: len(self.keyed.queue) > before, f"{key} is in the queue", every=0.001)
 
     def _work(self, key: str) -> None:
         try:
@@ -74,7 +66,7 @@ class Callers:
 
     def join(self) -> None:
         for thread in self.threads:
-            thread.join(20)
+            thread.join(PATIENCE)
             assert not thread.is_alive(), f"{thread.name} waits for ever"
         assert self.keyed.leader is None
 
@@ -95,12 +87,16 @@ def test_who_is_interrupted_leaves_nobody_asleep(
         def wait(self, seconds: float) -> bool:
             if threading.current_thread().name not in broken:
                 return super().wait(seconds)
-            until(lambda: cut.is_set() or self.rings())
+            until(lambda: cut.is_set() or self.rings(), "it is time to break off", every=0.001)
             raise BrokenOff
 
     def cut_off() -> None:
         cut.set()
-        until(lambda: sum(isinstance(answer, BrokenOff) for answer in callers.answers.values()) == len(broken))
+        until(
+            lambda: sum(isinstance(answer, BrokenOff) for answer in callers.answers.values()) == len(broken),
+            "they have broken off",
+            every=0.001,
+        )
 
     monkeypatch.setattr(keyed_threads, "PATIENCE", LONG)
     monkeypatch.setattr(keyed_threads, "Bell", Breaking)
@@ -129,7 +125,7 @@ def test_nobody_waits_for_a_handler_of_signals(any_server: RealServer, monkeypat
                 for key in KEYS[2:]:
                     callers.call(key)
                 callers.send()
-                until(lambda: len(callers.answers) == 1 + len(KEYS))
+                until(lambda: len(callers.answers) == 1 + len(KEYS), "all others have their answers", every=0.001)
             return super().wait(seconds)
 
     monkeypatch.setattr(keyed_threads, "PATIENCE", LONG)

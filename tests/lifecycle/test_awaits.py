@@ -194,7 +194,7 @@ def test_a_cancelled_close_leaves_no_connection(any_server: RealServer, times: i
 
     before = connections()
     number = asyncio.run(main())
-    until(lambda: connections() == before, "no connection is left")
+    until(lambda: connections() <= before, "no connection is left")  # (of earlier tests there may be fewer)
     assert truth(any_server, ["x"]) == {b"x": number}
 
 

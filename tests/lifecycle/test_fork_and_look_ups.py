@@ -6,55 +6,73 @@ By chance they are held for microseconds: where two threads did nothing else, on
 from __future__ import annotations
 
 import _socket
+import contextlib
 import ctypes
 import os
 import socket
 import threading
 import time
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from redis_counters.drivers import forks
 from tests.lifecycle.children import FORKS, ended_well, forked, program
+from tests.waiting import PATIENCE, until
 
 pytestmark = FORKS
 
 
-def forked_while_looking_up(monkeypatch: pytest.MonkeyPatch, seconds: float) -> tuple[float, bool]:
-    """Return the seconds that a fork took, and whether a thread's look-up was over by then, which takes so long."""
-    # In C, as the real one is, and without the interpreter's lock; the other arguments are left alone.
-    monkeypatch.setattr(_socket, "getaddrinfo", ctypes.CDLL(None).usleep)
-    over = threading.Event()
+@pytest.fixture
+def looking_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """A thread looks a host up, until what this yields is called, or the test is over."""
+    # In C, as the real one is, and without the interpreter's lock: it reads from a pipe until that is closed.
+    monkeypatch.setattr(_socket, "getaddrinfo", ctypes.CDLL(None).read)
+    answers, closing = os.pipe()
+    left = [closing]
+
+    def end() -> None:
+        while left:
+            os.close(left.pop())
 
     def look_up() -> None:
-        try:
-            socket.getaddrinfo(round(seconds * 1e6), 0)  # type: ignore[arg-type]
-        except TypeError:  # the answer is none
-            over.set()
+        with contextlib.suppress(TypeError):  # the answer is none
+            socket.getaddrinfo(answers, 0, 1)  # type: ignore[arg-type]
 
     thread = threading.Thread(target=look_up)
     thread.start()
-    while not forks._somebody_looks_up():
-        time.sleep(0.001)
-    began = time.monotonic()
-    child = forked(lambda: None)
-    took, was_over = time.monotonic() - began, over.is_set()
-    ended_well(child)
-    thread.join(10)
-    return took, was_over
+    until(forks._somebody_looks_up, "it looks up")
+    yield end
+    end()
+    thread.join(PATIENCE)
+    os.close(answers)
 
 
-def test_a_fork_waits_for_a_look_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fork_waits_for_a_look_up(looking_up: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever looks up, of this library or not: the child begins when it is over."""
-    monkeypatch.setattr(forks, "LONGEST_WAIT", 30.0)
-    _took, was_over = forked_while_looking_up(monkeypatch, 0.1)
+    monkeypatch.setattr(forks, "LONGEST_WAIT", PATIENCE)
+    over = threading.Event()
+
+    def answer() -> None:
+        over.set()
+        looking_up()
+
+    answering = threading.Timer(0.1, answer)
+    answering.start()
+    child = forked(lambda: None)
+    was_over = over.is_set()
+    ended_well(child)
+    answering.join()
     assert was_over
 
 
-def test_a_fork_does_not_wait_for_a_name_server(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fork_does_not_wait_for_a_name_server(looking_up: Callable[[], None]) -> None:
     """One that does not answer keeps nobody from forking."""
-    took, was_over = forked_while_looking_up(monkeypatch, 2.0)
-    assert not was_over
+    began = time.monotonic()
+    child = forked(lambda: None)
+    took = time.monotonic() - began
+    assert forks._somebody_looks_up()
+    ended_well(child)
     assert took >= forks.LONGEST_WAIT
 
 
