@@ -79,7 +79,11 @@ def rows(server: Server, size: Size) -> list[Row]:
         expected = {"one": 8, "wide": 192, page[-1]: 8, folded[-1]: 8}
         if counters.get_many(expected, max_age=0) != expected:
             raise AssertionError("the writers did not write what was asked")
-        every = {"wide": changes(server, "*:c:*:wide"), "page": changes(server, "*:c:*:page:*")}
+        every = {
+            "one": changes(server, "*:c:*:one"),
+            "wide": changes(server, "*:c:*:wide"),
+            "page": changes(server, "*:c:*:page:*"),
+        }
         get, one, wide, mget, many, rested = take_turns(
             size.rounds,
             lambda: per_call(lambda: client.get("plain:0"), size.reads),
@@ -90,19 +94,23 @@ def rows(server: Server, size: Size) -> list[Row]:
             lambda: per_call(lambda: counters.get_many(folded, max_age=0), few),
         )
         after = few // 2 or 1
-        get_after, wide_after, mget_after, many_after = take_turns(
+        get_beside, one_after, get_after, wide_after, mget_after, many_after = take_turns(
             size.rounds,
+            lambda: per_call_after(every["one"], lambda: client.get("plain:0"), after),
+            lambda: per_call_after(every["one"], lambda: counters.get("one", max_age=0), after),
             lambda: per_call_after(every["wide"], lambda: client.get("plain:0"), after),
             lambda: per_call_after(every["wide"], lambda: counters.get("wide", max_age=0), after),
             lambda: per_call_after(every["page"], lambda: client.mget(plain), after),
             lambda: per_call_after(every["page"], lambda: counters.get_many(page, max_age=0), after),
         )
         times = 2 * size.rounds * after
-        if (counters.get("wide", max_age=0), counters.get(page[0], max_age=0)) != (192 + 16 * times, 8 + times):
+        changed = {"one": 8 + times, "wide": 192 + 16 * times, page[-1]: 8 + times, folded[-1]: 8}
+        if counters.get_many(changed, max_age=0) != changed:
             raise AssertionError("what had changed was not read")
     page_of = f"get_many of {PAGE}, not cached"
     return [
         _row("get, not cached, one shard of 8 slots / GET", one, get, 1.3),
+        _row("get, not cached, one shard of 8 slots, changed / GET", one_after, get_beside),
         _row("get, not cached, 16 shards of 12 slots / GET", wide, get, 2.2),
         _row("get, not cached, 16 shards of 12 slots, all changed / GET", wide_after, get_after),
         _row(f"{page_of}, folded / MGET of {PAGE}", rested, mget, 2.5),

@@ -49,7 +49,7 @@ def own() -> Iterator[Server]:
         (hot, 2, 0),
         (zipf, 0, 2),
         (cluster, 3, 2),
-        (reads, 4, 2),
+        (reads, 4, 3),
         (once, 2, 2),
         (regions, 5, 1),
         (shards, 1, 1),
