@@ -6,7 +6,6 @@ import asyncio
 import gc
 import random
 import threading
-import time
 from collections.abc import Sequence
 
 import pytest
@@ -259,28 +258,6 @@ def test_one_that_nobody_holds_ends(two: Regions) -> None:
     del exchange
     gc.collect()
     until(lambda: threading.active_count() <= before, "no thread is left")
-
-
-def test_several_share_the_work(two: Regions) -> None:
-    """Two that go on at once notice each other, and do not bring everything twice."""
-    exchanges = [two.exchange(interval=0.05) for _ in range(2)]
-    for exchange in exchanges:
-        exchange.start()
-    two.incr("eu", "a", 1)
-    two.flush()
-    two.equal()
-    for n in range(30):
-        for name in range(30):
-            two.incr("eu", f"n{name}", n + 1)
-        two.flush()
-        time.sleep(0.02)
-    two.equal()
-    for exchange in exchanges:
-        exchange.close()
-    changed = sum(exchange.stats().pairs["eu", "us"].changed for exchange in exchanges)
-    entries = sum(exchange.stats().pairs["eu", "us"].entries for exchange in exchanges)
-    assert changed >= 30
-    assert entries <= 1.5 * changed, "what is merged was news, most often"
 
 
 def test_regions_that_nobody_asks_are_not_waited_for(three: Regions) -> None:

@@ -11,6 +11,7 @@ import pytest
 from redis_counters.drivers.exchange.places import Places
 from redis_counters.drivers.exchange.threads import drive
 from redis_counters.protocol.exchange.pair import Pair
+from tests.faces.either import commandstats, reset_stats
 from tests.regions.support import Regions
 from tests.servers import RealServer
 
@@ -127,6 +128,25 @@ def test_a_return_is_seen_soon(two: Regions, simulated: Simulated) -> None:
     other.close()
     assert len(two.wrong()) == 500
     simulated.run(20.1)
+    assert two.wrong() == []
+
+
+def test_what_another_exchange_has_brought_is_not_asked_for_again(two: Regions, simulated: Simulated) -> None:
+    """Once it came too late with something, an exchange looks first how far others have got."""
+    other = Simulated(two)
+    for pair in other.pairs.values():
+        pair.compares = False
+    other.run(30)
+    told = []
+    for _ in range(5):
+        two.incr("eu", "likes:3")
+        two.flush()
+        simulated.run(11)
+        reset_stats(two.servers["eu"])
+        other.run(11)
+        told.append(commandstats(two.servers["eu"]).get("hgetall", 0))
+    other.close()
+    assert told == [1, 0, 0, 0, 0], "what the source told it"
     assert two.wrong() == []
 
 
