@@ -25,7 +25,7 @@ from tests.lifecycle.children import ended_well, forked, forks
 from tests.protocol.cleaning import age
 from tests.servers import NOWHERE
 from tests.topologies.clusters import Cluster
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, until_async
 
 
 def on(face: str, cluster: Cluster, **options: Any) -> Either:
@@ -194,8 +194,9 @@ def test_who_cannot_reach_the_cluster_yet(face: str) -> None:
     async def main() -> None:
         counters = Either.url(face, f"redis+cluster://127.0.0.1:{NOWHERE}")
         counters.incr("a")
+        await until_async(lambda: counters.stats().failures, "it was tried to flush")
         with pytest.raises(Unavailable, match="not reachable") as raised:
-            await counters.flush(0.5)
+            await counters.flush(0.2)
         assert raised.value.pending == {"a": 1}
         with pytest.raises(Unavailable, match="not reachable"):
             await counters.close(0.2)
@@ -221,8 +222,9 @@ def test_durability(private_cluster: Cluster, face: str) -> None:
         async with on(face, private_cluster, durability=quick) as counters:
             for n in range(100):
                 counters.incr(f"n{n}")
+            await until_async(lambda: counters.stats().failures, "it was tried to flush")
             with pytest.raises(Unavailable, match="applied on the primary"):
-                await counters.flush(4)
+                await counters.flush(0.2)
             with pytest.raises(Unconfirmed, match="applied on the primary"):
                 await counters.close(0.5)
 

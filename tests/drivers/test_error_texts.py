@@ -15,6 +15,7 @@ import redis_counters.asyncio
 from redis_counters import Counters, NotPermitted, Unavailable
 from redis_counters.drivers.redis_py.errors import error_reply, translate
 from tests.servers import NOWHERE, RealServer
+from tests.waiting import until
 
 SAID = [
     exceptions.ConnectionError("Error 111 connecting to localhost:6379. Connection refused."),
@@ -98,7 +99,8 @@ def test_what_is_inside_of_us_is_not_told(private_server: RealServer) -> None:
             else:
                 client.replicaof("127.0.0.1", "1")
             counters.incr("a")
+            until(lambda: counters.stats().failures, "it was tried to flush")
             with pytest.raises(Unavailable, match=expected):
-                counters.flush(1)
+                counters.flush(0.2)
             client.config_set("maxmemory", 0)
             client.replicaof("NO", "ONE")

@@ -115,12 +115,17 @@ def test_a_primary_of_a_cluster_fails(private_cluster: Cluster, any_server: Real
             until(lambda: us.get_many(names, max_age=0) == dict.fromkeys(names, 1), "all came over")
             meta = private_cluster.node_of("rc:meta")
             primary = next(node for node in private_cluster.primaries() if node is not meta)
+            (follower,) = private_cluster.followers_of(primary)
+            for node in private_cluster.nodes:
+                node.ask("CONFIG", "SET", "cluster-require-full-coverage", "no")
+            follower.pause()  # so that nobody takes over before it goes on
             primary.kill()
             for name in names:
                 us.incr(name, 2)
                 eu.incr(name, 4)
             us.flush()
             until(lambda: sum(us.get_many(names, max_age=0).values()) > 300, "some of it comes over meanwhile")
+            follower.resume()
             private_cluster.wait_for_failover(primary)
             eu.flush(60)
             until(lambda: us.get_many(names, max_age=0) == dict.fromkeys(names, 7), "all came over again")
