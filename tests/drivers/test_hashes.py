@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import hiredis
@@ -16,6 +16,7 @@ from redis_counters.drivers.redis_py.clients import take_connection
 from redis_counters.drivers.redis_py.hashes import LONGEST_KNOWN, MOST_KNOWN, Hashes
 from redis_counters.protocol.commands import Command, Question, Script
 from tests.servers import RealServer
+from tests.waiting import PATIENCE
 
 NOTHING_TO_DO: list[Command] = []
 PUSH = b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n"
@@ -84,29 +85,22 @@ def test_what_is_no_hash_is_asked_for_in_the_usual_way(any_server: RealServer, p
         assert hashes.ask(connection, [b"a"], NOTHING_TO_DO) in ([{}], [[]])
 
 
-ends: list[socket.socket] = []
-
-
-@pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
-    yield
-    while ends:
-        ends.pop().close()
-
-
 class Odd:
     """A connection whose other end is in the test's hands; it reads as redis-py does."""
 
     protocol = 3
-    socket_timeout = 1.0
+    socket_timeout = PATIENCE
 
     def __init__(self) -> None:
         self._sock, self.server = socket.socketpair()
-        self._sock.settimeout(1.0)
+        self._sock.settimeout(PATIENCE)
         self._parser = self
         self._reader = hiredis.Reader()
         self.pushed = 0
-        ends.extend((self._sock, self.server))
+
+    def close(self) -> None:
+        self._sock.close()
+        self.server.close()
 
     def send_packed_command(self, command: list[bytes], check_health: bool = True) -> None:
         """The test knows what it is going to answer."""
@@ -120,6 +114,12 @@ class Odd:
                 self.pushed += 1
             else:
                 return answer
+
+
+@pytest.fixture
+def odd() -> Iterator[Odd]:
+    with closing(Odd()) as made:
+        yield made
 
 
 @pytest.mark.parametrize("known", [False, True])
@@ -138,10 +138,10 @@ class Odd:
     ],
 )
 def test_what_else_comes_goes_to_redis_py(
-    comes: list[bytes], expected: list[bytes] | None, pushed: int, known: bool
+    odd: Odd, comes: list[bytes], expected: list[bytes] | None, pushed: int, known: bool
 ) -> None:
     """Messages that nobody asked for, in any pieces; then all is read once, and asked for again by the caller."""
-    hashes, odd = Hashes(), Odd()
+    hashes = Hashes()
     if known:
         odd.server.sendall(ONE + TWO)
         hashes.ask(odd, [b"a", b"b"], NOTHING_TO_DO)  # type: ignore[arg-type]
@@ -158,9 +158,9 @@ def test_what_else_comes_goes_to_redis_py(
     assert hashes.ask(odd, [b"a", b"b"], NOTHING_TO_DO) == [{b"+": b"1"}, {b"+": b"2"}]  # type: ignore[arg-type]
 
 
-def test_a_push_behind_the_answers_is_left_to_redis_py() -> None:
+def test_a_push_behind_the_answers_is_left_to_redis_py(odd: Odd) -> None:
     """It waits there, where the pool's next look finds it."""
-    hashes, odd = Hashes(), Odd()
+    hashes = Hashes()
     odd.server.sendall(ONE + TWO)
     hashes.ask(odd, [b"a", b"b"], NOTHING_TO_DO)  # type: ignore[arg-type]
     odd.server.sendall(ONE + TWO + PUSH)
@@ -170,8 +170,8 @@ def test_a_push_behind_the_answers_is_left_to_redis_py() -> None:
 
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("came", [b"", ONE, ONE + TWO[:4]])
-def test_an_answer_that_breaks_off_is_an_error(came: bytes, known: bool) -> None:
-    hashes, odd = Hashes(), Odd()
+def test_an_answer_that_breaks_off_is_an_error(odd: Odd, came: bytes, known: bool) -> None:
+    hashes = Hashes()
     if known:
         odd.server.sendall(ONE + TWO)
         hashes.ask(odd, [b"a", b"b"], NOTHING_TO_DO)  # type: ignore[arg-type]
@@ -182,15 +182,15 @@ def test_an_answer_that_breaks_off_is_an_error(came: bytes, known: bool) -> None
 
     with pytest.raises(redis.ConnectionError):
         hashes.ask(odd, [b"a", b"b"], Question.of([], end))  # type: ignore[arg-type]
-    silent = Odd()
-    silent._sock.settimeout(0.01)
-    silent.server.sendall(came)
-    with pytest.raises(redis.TimeoutError):
-        hashes.ask(silent, [b"a", b"b"], NOTHING_TO_DO)  # type: ignore[arg-type]
+    with closing(Odd()) as silent:
+        silent._sock.settimeout(0.01)
+        silent.server.sendall(came)
+        with pytest.raises(redis.TimeoutError):
+            hashes.ask(silent, [b"a", b"b"], NOTHING_TO_DO)  # type: ignore[arg-type]
 
 
-def test_only_so_much_is_kept() -> None:
-    hashes, odd = Hashes(), Odd()
+def test_only_so_much_is_kept(odd: Odd) -> None:
+    hashes = Hashes()
 
     def asked(key: bytes, value: bytes) -> object:
         answer = b"%%1\r\n$1\r\n+\r\n$%d\r\n%b\r\n" % (len(value), value)
