@@ -10,9 +10,9 @@ import pytest
 
 from redis_counters.asyncio import Counters
 from tests.cluster.support import check, connections, no_more_connections
-from tests.lifecycle.test_awaits import MOST, _awaited, at_every_await, cancelled_at
+from tests.lifecycle.cancelling import MOST, at_every_await, awaited, cancelled_at
 from tests.topologies.clusters import Cluster
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 NAMES = [f"n{n}" for n in range(12)]  # on all primaries
 
@@ -57,7 +57,7 @@ def test_a_cancellation_at_any_await(any_cluster: Cluster, times: int, known: bo
         for call in calls:
             count()
             points += await at_every_await(call, times, count)
-            found = await asyncio.wait_for(counters.get_many(NAMES, max_age=0), 20)
+            found = await asyncio.wait_for(counters.get_many(NAMES, max_age=0), PATIENCE)
             assert found == dict.fromkeys(NAMES, total)
         for key in range(1, keys + 1):  # what was cancelled may be repeated
             await counters.incr_once("once", f"key {key}")
@@ -83,11 +83,11 @@ def test_a_cancellation_at_any_await_of_the_first_use(any_cluster: Cluster, meth
             for name in NAMES:
                 counters.incr(name)
             call = cancelled_at(getattr(counters, method)(), range(number, number + times))
-            task = asyncio.ensure_future(_awaited(call))
-            done, _ = await asyncio.wait({task}, timeout=20)
+            task = asyncio.ensure_future(awaited(call))
+            done, _ = await asyncio.wait({task}, timeout=PATIENCE)
             assert done, "it hangs"
             through = 0 if task.cancelled() else through + 1
-            await asyncio.wait_for(counters.close(), 20)
+            await asyncio.wait_for(counters.close(), PATIENCE)
             assert set(asyncio.all_tasks()) == before
             number += 1
         return number

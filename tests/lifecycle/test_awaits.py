@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import types
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -13,54 +12,9 @@ import redis.asyncio
 from redis_counters.asyncio import Counters
 from redis_counters.testing import LossyLink
 from tests.faces.either import truth
+from tests.lifecycle.cancelling import MOST, at_every_await, awaited, cancelled_at
 from tests.servers import RealServer
-from tests.waiting import until
-
-MOST = 400  # awaits of one call, at the most
-
-
-@types.coroutine
-def cancelled_at(call: Coroutine[Any, Any, Any], numbers: range) -> Generator[Any, Any, Any]:
-    """Await a call, and cancel the task when it waits for the n-th time, for each of these numbers."""
-    count, raised = 0, None
-    while True:
-        try:
-            waited = call.send(None) if raised is None else call.throw(raised)
-        except StopIteration as stop:
-            return stop.value
-        if count in numbers:
-            task = asyncio.current_task()
-            assert task is not None
-            task.cancel()
-        count += 1
-        try:
-            yield waited
-            raised = None
-        except BaseException as error:
-            raised = error
-
-
-async def at_every_await(call: Callable[[], Coroutine[Any, Any, Any]], times: int, each: Callable[[], None]) -> int:
-    """Cancel a call at its first await, then at its second, ... until it gets through; return how many there were.
-
-    ``times`` is how often in a row: twice is a cancellation of what cleans up after the first.
-    """
-    number = through = 0
-    while through < 2:
-        assert number < MOST
-        task = asyncio.ensure_future(_awaited(cancelled_at(call(), range(number, number + times))))
-        done, _ = await asyncio.wait({task}, timeout=20)
-        assert done, "it hangs"
-        through = 0 if task.cancelled() else through + 1
-        if not task.cancelled():
-            task.result()
-        number += 1
-        each()
-    return number
-
-
-async def _awaited(awaitable: Any) -> Any:
-    return await awaitable
+from tests.waiting import PATIENCE, until
 
 
 @pytest.mark.parametrize("times", [1, 2])
@@ -91,7 +45,7 @@ def test_a_cancellation_at_any_await(any_server: RealServer, options: dict[str, 
             for call in calls:
                 count()
                 points += await at_every_await(call, times, count)
-                found = await asyncio.wait_for(counters.get_many(["x", "y"], max_age=0), 20)
+                found = await asyncio.wait_for(counters.get_many(["x", "y"], max_age=0), PATIENCE)
                 assert found == {"x": total, "y": 1000 * total}
         await client.aclose()
         return points
@@ -125,13 +79,13 @@ def test_a_cancellation_after_any_number_of_steps_of_the_loop(any_server: RealSe
                             break
                         await asyncio.sleep(0)
                     asked = task.cancel()
-                    done, _ = await asyncio.wait({task}, timeout=20)
+                    done, _ = await asyncio.wait({task}, timeout=PATIENCE)
                     assert done, "it hangs"
                     assert task.cancelled() == asked, "a cancellation was lost"
                     cancelled += asked
                     through = 0 if task.cancelled() else through + 1
                     steps += 1 + steps // 20
-                found = await asyncio.wait_for(counters.get_many(["x", "y"], max_age=0), 20)
+                found = await asyncio.wait_for(counters.get_many(["x", "y"], max_age=0), PATIENCE)
                 assert found == {"x": total, "y": 1000 * total}
         await client.aclose()
 
@@ -156,9 +110,9 @@ def test_a_close_that_is_cancelled_at_any_await(any_server: RealServer, times: i
                 await counters.flush()
             counters.incr("x", 2)
             task = asyncio.ensure_future(
-                _awaited(cancelled_at(counters.close(), range(number // 2, number // 2 + times)))
+                awaited(cancelled_at(counters.close(), range(number // 2, number // 2 + times)))
             )
-            await asyncio.wait({task}, timeout=20)
+            await asyncio.wait({task}, timeout=PATIENCE)
             through = 0 if task.cancelled() else through + 1
             await counters.close()
             await client.aclose()
@@ -185,8 +139,8 @@ def test_a_cancelled_close_leaves_no_connection(any_server: RealServer, times: i
             assert number < MOST
             counters = Counters.from_url(any_server.url, flush_interval=60)
             counters.incr("x")
-            task = asyncio.ensure_future(_awaited(cancelled_at(counters.close(), range(number, number + times))))
-            await asyncio.wait({task}, timeout=20)
+            task = asyncio.ensure_future(awaited(cancelled_at(counters.close(), range(number, number + times))))
+            await asyncio.wait({task}, timeout=PATIENCE)
             through = 0 if task.cancelled() else through + 1
             await counters.close()
             number += 1
