@@ -7,13 +7,14 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import Any
 
 import pytest
 
 import redis_counters.asyncio
 from redis_counters import Unavailable
+from redis_counters.protocol.commands import Command, hgetall
 from tests.regions.support import Regions
 from tests.waiting import PATIENCE, until, until_async
 
@@ -28,8 +29,20 @@ CALLS: dict[str, Callable[[Any, Regions], Any]] = {
 
 
 def at_work() -> list[str]:
-    """Return the names of threads that work for a `run_once`."""
-    return [each.name for each in threading.enumerate() if "exchange-once" in each.name]
+    """Return the names of threads that work for a call."""
+    kinds = ("redis-counters-exchange-once", "redis-counters-regions")
+    return [each.name for each in threading.enumerate() if each.name.startswith(kinds)]
+
+
+def without_end() -> Generator[Mapping[bytes, Any], Mapping[bytes, Any], Any]:
+    """An operation on regions, as a walk over a great many keys is."""
+
+    def plan() -> Generator[list[Command], list[object], None]:
+        while True:
+            yield [hgetall(b"rc:meta")]
+
+    found = yield {b"eu": plan(), b"us": plan()}
+    return found[b"eu"]
 
 
 def meta(here: Regions) -> dict[str, Any]:
@@ -100,6 +113,38 @@ def test_closed_while_it_is_waited_for(two: Regions, caplog: pytest.LogCaptureFi
         two.servers["us"].resume()
     assert [str(error) for error in said] == ["this exchange is closed"]
     assert caplog.records == []
+
+
+def test_closed_while_regions_are_asked(two: Regions) -> None:
+    """It is over with the next answer, and no connection is left, or made anew."""
+    said: list[object] = []
+    here = two.client("eu")
+    before = len(here.client_list())
+    exchange = two.exchange()
+    asking = threading.Thread(target=lambda: said.append(exchange._runner.operate(without_end())), daemon=True)
+    asking.start()
+    until(lambda: len(here.client_list()) > before, "they are asked")
+    exchange.close()
+    asking.join(PATIENCE)
+    assert [str(each) for each in said] == ["this exchange is closed"]
+    until(lambda: len(here.client_list()) == before, "its connections have ended")
+
+
+def test_closed_while_regions_are_asked_in_asyncio(two: Regions) -> None:
+    """The same, awaited."""
+    here = two.client("eu")
+    before = len(here.client_list())
+
+    async def main() -> None:
+        exchange = redis_counters.asyncio.Exchange(two.urls)
+        asking = asyncio.ensure_future(exchange._runner.operate(without_end()))
+        await until_async(lambda: len(here.client_list()) > before, "they are asked")
+        await exchange.close()
+        said = await asyncio.wait_for(asking, PATIENCE)
+        assert str(said) == "this exchange is closed"
+
+    asyncio.run(main())
+    until(lambda: len(here.client_list()) == before, "its connections have ended")
 
 
 def test_closed_while_it_is_awaited(two: Regions, caplog: pytest.LogCaptureFixture) -> None:
@@ -177,3 +222,17 @@ def test_an_interrupt_does_not_wait_for_the_region(two: Regions) -> None:
         ring.join()
         exchange.close()
     until(lambda: not at_work(), "they have ended")
+
+
+def test_an_interrupt_does_not_wait_for_all_answers(two: Regions) -> None:
+    """Ctrl-C while regions are asked for a lot: it is over with the next answer."""
+    exchange = two.exchange()
+    ring = threading.Timer(0.5, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
+    try:
+        ring.start()
+        with pytest.raises(KeyboardInterrupt):
+            exchange._runner.operate(without_end())
+        until(lambda: not at_work(), "they have ended")
+    finally:
+        ring.join()
+        exchange.close()

@@ -24,6 +24,7 @@ T = TypeVar("T")
 PERSISTENCE = 5  # attempts in a row that bring nothing, before `run_once` gives a pair up
 MOST_PAUSE = 2.0  # seconds between attempts while a region is away
 CLOSED = "this exchange is closed"
+NOT_GIVEN = "not among the regions of this exchange"
 MOMENT = 0.02  # seconds until it is looked whether another pair is done with what this one needs, too
 
 

@@ -12,6 +12,7 @@ from redis_counters.drivers.exchange.places import (
     CLOSED,
     MOMENT,
     MOST_PAUSE,
+    NOT_GIVEN,
     Attempts,
     Place,
     Places,
@@ -205,30 +206,29 @@ class TaskExchange:
     async def _ask(self, name: str, plan: Generator[list[Command], list[object], Any]) -> object:
         """Return what a plan comes to at a region, or our error."""
         place = self.places.places.get(name)
-        if self.ended:
-            return Unavailable(CLOSED)
         if place is None:
-            return Unavailable("not among the regions of this exchange")
-        return await ask(place.transport, plan)
-
-
-async def ask(transport: AwaitedTransport, plan: Generator[list[Command], list[object], Any]) -> object:
-    """Return what a plan comes to, or the CounterError that ended it."""
-    answers: list[object] | None = None
-    try:
-        while True:
-            try:
-                commands = next(plan) if answers is None else plan.send(answers)
-            except StopIteration as stop:
-                return stop.value
-            answers = await transport.ask(commands)
-    except Exception as error:
-        ours = translate(error)
-        if ours is None:
-            raise
-        return ours
-    finally:
-        plan.close()
+            return Unavailable(CLOSED if self.ended else NOT_GIVEN)
+        answers: list[object] | None = None
+        try:
+            while True:
+                try:
+                    commands = next(plan) if answers is None else plan.send(answers)
+                except StopIteration as stop:
+                    return stop.value
+                if self.ended:
+                    return Unavailable(CLOSED)
+                answers = await place.transport.ask(commands)
+        except Exception as error:
+            if self.ended:  # `close` has ended the connections
+                return Unavailable(CLOSED)
+            ours = translate(error)
+            if ours is None:
+                raise
+            return ours
+        finally:
+            plan.close()
+            if self.ended:  # the client may have connected again meanwhile
+                await self.end([place])
 
 
 class Lanes:

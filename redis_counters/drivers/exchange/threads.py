@@ -16,6 +16,7 @@ from redis_counters.drivers.exchange.places import (
     CLOSED,
     MOMENT,
     MOST_PAUSE,
+    NOT_GIVEN,
     Attempts,
     Place,
     Places,
@@ -225,49 +226,53 @@ class ThreadExchange:
     def operate(self, operation: Operation[T]) -> T:
         """Ask regions as an operation wants, all at the same time; return its result."""
         found: Mapping[bytes, Any] | None = None
-        with ThreadPoolExecutor(MOST_THREADS, "redis-counters-regions") as pool:
+        limit = Limit(None)
+        pool = ThreadPoolExecutor(MOST_THREADS, "redis-counters-regions")
+        try:
             while True:
                 try:
                     plans = next(operation) if found is None else operation.send(found)
                 except StopIteration as stop:
                     result: T = stop.value
                     return result
-                work = {name: pool.submit(self._ask, name.decode(), plan) for name, plan in plans.items()}
+                work = {name: pool.submit(self._ask, name.decode(), plan, limit) for name, plan in plans.items()}
                 found = {name: future.result() for name, future in work.items()}
+        finally:  # who was interrupted does not wait for them: a walk over all keys may take long
+            limit.over = True
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def ask(self, name: str, plan: Generator[list[Command], list[object], T]) -> T:
         """Return what a plan comes to at a region. Raises our errors."""
-        result: Any = self._ask(name, plan)
+        result: Any = self._ask(name, plan, Limit(None))
         if isinstance(result, CounterError):
             raise of_region(result, name) or result
         return result  # type: ignore[no-any-return]
 
-    def _ask(self, name: str, plan: Generator[list[Command], list[object], Any]) -> object:
+    def _ask(self, name: str, plan: Generator[list[Command], list[object], Any], limit: Limit) -> object:
         """Return what a plan comes to at a region, or our error."""
         place = self.places.places.get(name)
-        if self.ended.is_set():
-            return Unavailable(CLOSED)
         if place is None:
-            return Unavailable("not among the regions of this exchange")
-        return ask(place.transport, plan)
-
-
-def ask(transport: Transport, plan: Generator[list[Command], list[object], Any]) -> object:
-    """Return what a plan comes to, or the CounterError that ended it."""
-    answers: list[object] | None = None
-    try:
-        while True:
-            commands = next(plan) if answers is None else plan.send(answers)
-            answers = transport.ask(commands)
-    except StopIteration as stop:
-        return stop.value
-    except Exception as error:
-        ours = translate(error)
-        if ours is None:
-            raise
-        return ours
-    finally:
-        plan.close()
+            return Unavailable(CLOSED if self.ended.is_set() else NOT_GIVEN)
+        answers: list[object] | None = None
+        try:
+            while True:
+                commands = next(plan) if answers is None else plan.send(answers)
+                if self.ended.is_set() or limit.over:
+                    return Unavailable(CLOSED)
+                answers = place.transport.ask(commands)
+        except StopIteration as stop:
+            return stop.value
+        except Exception as error:
+            if self.ended.is_set():  # `close` has ended the connections
+                return Unavailable(CLOSED)
+            ours = translate(error)
+            if ours is None:
+                raise
+            return ours
+        finally:
+            plan.close()
+            if self.ended.is_set():  # the client may have connected again meanwhile
+                self.end([place])
 
 
 class Lanes:
