@@ -9,13 +9,10 @@ from redis_counters.errors import CounterError
 from redis_counters.protocol.answers import list_of
 from redis_counters.protocol.commands import Command, hgetall, hmget
 from redis_counters.protocol.exchange.marks import Mark, field_of, mark_of, seen_field
-from redis_counters.protocol.keys import KeySpace, meta_key
-from redis_counters.protocol.namespace import settled_keys
+from redis_counters.protocol.exchange.members import EVICTED, look
+from redis_counters.protocol.keys import KeySpace, namespace_bytes
 from redis_counters.protocol.registry import time
-from redis_counters.protocol.settings import make_settings
 from redis_counters.protocol.shard_fields import pairs_of
-
-EVICTED, MEMBER = "evicted", "member"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +66,10 @@ def facts_of(region: str, namespace: str) -> Generator[list[Command], list[objec
 
     Raises: CounterError, where the namespace belongs to another region, or Redis refuses.
     """
-    settings = make_settings(namespace=namespace, region=region)
-    (raw,) = yield [hgetall(meta_key(settings.namespace))]
-    meta = _fields(raw)
-    if not meta:
+    found = yield from look(namespace_bytes(namespace), region.encode())
+    keys = found.keys
+    if keys is None:
         return Facts(region, None)
-    keys = settled_keys([meta.get(name) for name in (b"schema", b"buckets", b"region")], settings)
     (raw,) = yield [time(keys.registries[0])]
     seconds, micros = (int(str(part, "ascii") if isinstance(part, bytes) else str(part)) for part in list_of(raw, 2))
     asked = [hmget(registry, (b"g", b"v")) for registry in keys.registries]
@@ -82,12 +77,14 @@ def facts_of(region: str, namespace: str) -> Generator[list[Command], list[objec
     answers = yield asked
     registries, marks = answers[: keys.buckets], answers[keys.buckets :]
     buckets = tuple(_bucket(list_of(a, 2), _fields(b)) for a, b in zip(registries, marks, strict=True))
-    return Facts(region, keys, _members(meta), seconds * 1000 + micros // 1000, buckets)
+    members = {_text(name): _text(member.state) for name, member in found.members.items()}
+    return Facts(region, keys, members, seconds * 1000 + micros // 1000, buckets)
 
 
 def evicted_of(all_facts: Mapping[str, Facts]) -> frozenset[str]:
     """Return whom some region counts as evicted."""
-    return frozenset(name for facts in all_facts.values() for name, state in facts.members.items() if state == EVICTED)
+    states = ((name, state) for facts in all_facts.values() for name, state in facts.members.items())
+    return frozenset(name for name, state in states if state == EVICTED.decode())
 
 
 def check_alike(all_facts: Mapping[str, Facts]) -> None:
@@ -108,12 +105,6 @@ def _bucket(registry: list[object], marks: Mapping[bytes, bytes]) -> Bucket:
             looked[_text(name[len(seen_field(b"")) :])] = int(text)
     known = isinstance(version, bytes) and version.isdigit()
     return Bucket(generation if isinstance(generation, bytes) else b"", int(version) if known else None, found, looked)  # type: ignore[call-overload]
-
-
-def _members(meta: Mapping[bytes, bytes]) -> dict[str, str]:
-    """Of fields ``m:REGION`` that hold ``ID STATE``."""
-    found = {name[2:]: text.partition(b" ")[2] for name, text in meta.items() if name.startswith(b"m:")}
-    return {_text(name): _text(state) for name, state in found.items()}
 
 
 def _fields(raw: object) -> dict[bytes, bytes]:

@@ -15,12 +15,13 @@ from redis_counters import Exchange, RegionStatus
 from redis_counters.cli import options, output
 from redis_counters.cli.keeping import driven
 from redis_counters.cli.opened import opened
-from redis_counters.cli.region_facts import MEMBER, Facts, facts_of
+from redis_counters.cli.region_facts import Facts, facts_of
 from redis_counters.cli.region_urls import Regions, of_region, transports, urls_by_region
 from redis_counters.cli.traffic import Traffic, behind, traffic, versions
 from redis_counters.drivers.chance import mint
 from redis_counters.drivers.transport import Transport
 from redis_counters.errors import CounterError, UsageError
+from redis_counters.protocol.exchange.members import MEMBER
 from redis_counters.protocol.exchange.renewing import renew
 
 COLUMNS = ["region", "peer", "state", "lag", "behind", "bytes per entry", "entries per second"]
@@ -133,7 +134,7 @@ def _list(urls: Mapping[str, str], namespace: str, names: list[str], *, as_json:
         facts = _facts(servers, namespace, errors)
         rows = _rows(facts, servers, errors)
     for region in facts:
-        with _told(region, errors), opened(urls[region], namespace, region) as counters:
+        with _told(region, errors), opened(urls[region], namespace, options.DEFAULT_REGION) as counters:
             for name in names:
                 values[name][region] = int(counters.get(output.to_bytes(name), max_age=0))
     if as_json:
@@ -193,7 +194,7 @@ def _rows(facts: Mapping[str, Facts], servers: Mapping[str, Transport], errors: 
         for peer in sorted({*told.members, *facts} - {name}):
             lacks = None
             with _told(peer, errors):
-                if peer in seen and told.members.get(peer) == MEMBER:
+                if peer in seen and told.members.get(peer) == MEMBER.decode():
                     lacks = behind(facts[peer], servers[peer], name, told)
             found = seen.get(peer, Traffic())
             state = told.members.get(peer, "unknown")

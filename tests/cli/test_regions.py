@@ -273,11 +273,22 @@ def test_list_shows_who_takes_part_and_how_far_apart_they_are(servers: list[Real
     assert b"likes\t7\t4\t3\n" in plain.stdout
 
 
-def test_before_anything_was_exchanged_nobody_knows_anybody(servers: list[RealServer]) -> None:
+@pytest.mark.parametrize("name", ["main", "eu"])
+def test_before_anything_was_exchanged_nobody_knows_anybody(servers: list[RealServer], name: str) -> None:
+    """Who has named no region yet may be given any name, as an exchange does."""
     add(servers[0], "likes", 4)
-    found = told("regions", "list", "--region", f"main={servers[0].url}", "--region", f"us={servers[1].url}")
+    found = told("regions", "list", "likes", *arguments(servers[:2], name, "us"))
     assert [(pair["state"], pair["lag"]) for pair in found["pairs"]] == [("unknown", None)] * 2
+    assert found["counters"] == [{"name": "likes", "values": {name: 4, "us": 0}, "read_skew": 4}]
     assert servers[1].client().dbsize() == 0
+
+
+@pytest.mark.parametrize("command", [["regions", "list"], ["verify"]])
+def test_a_region_under_another_name_is_told_of(servers: list[RealServer], command: list[str]) -> None:
+    exchange(servers[:2])
+    done = run(None, *command, *arguments(servers[:2], "us", "ap"))
+    assert done.returncode == 1
+    assert b"region us: the deployment given as region 'us' takes part as 'eu' already" in done.stderr
 
 
 def test_a_region_that_does_not_answer_is_told_of(servers: list[RealServer]) -> None:
@@ -424,11 +435,12 @@ def test_verify_waits_for_what_is_on_its_way(servers: list[RealServer]) -> None:
     assert b"nothing differs" in out
 
 
-def test_verify_says_who_has_not_joined(servers: list[RealServer]) -> None:
+@pytest.mark.parametrize("name", ["main", "eu"])
+def test_verify_says_who_has_not_joined(servers: list[RealServer], name: str) -> None:
     add(servers[0], "likes", 3)
-    done = run(None, "verify", "--wait", "0", "--region", f"main={servers[0].url}", "--region", f"us={servers[1].url}")
+    done = run(None, "verify", "--wait", "0", *arguments(servers[:2], name, "us"))
     assert done.returncode == 1
-    assert b"main has not joined" in done.stdout
+    assert f"{name} has not joined".encode() in done.stdout
     assert b"us has not joined" in done.stdout
 
 
