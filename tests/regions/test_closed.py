@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import redis_counters.asyncio
-from redis_counters import Unavailable
+from redis_counters import Event, Unavailable
 from redis_counters.protocol.commands import Command, hgetall
 from tests.regions.support import Regions
 from tests.waiting import PATIENCE, until, until_async
@@ -236,3 +236,56 @@ def test_an_interrupt_does_not_wait_for_all_answers(two: Regions) -> None:
     finally:
         ring.join()
         exchange.close()
+
+
+def test_who_waits_for_a_region_that_was_replaced_begins_anew(two: Regions) -> None:
+    """Evicted and added at once, while it does not answer: nobody waits on a connection that is about to end."""
+    two.waited_for("us")
+    exchange = two.exchange()
+    exchange.run_once()
+    runner, places = exchange._runner, exchange._places
+    links, session, begun = list(places.pairs), runner._session, dict.fromkeys(places.pairs, 0)
+
+    def counted(link: tuple[str, str]) -> None:
+        begun[link] += 1
+        session(link)
+
+    runner._session = counted  # type: ignore[method-assign]
+    exchange.start()
+    two.servers["us"].pause()
+    try:
+        until(lambda: all(each.locked() for each in runner.busy.values()), "the background waits")
+        before = dict(begun)
+        places.unlink("us")
+        places.link(links)
+        until(lambda: all(begun[link] > before[link] for link in links), "it begins anew")
+    finally:
+        two.servers["us"].resume()
+        exchange.close()
+
+
+def test_what_ends_with_a_region_that_was_replaced_is_no_failure(two: Regions) -> None:
+    """As above, awaited: its connections end while an answer is awaited on them."""
+    two.waited_for("us")
+    events: list[Event] = []
+
+    async def main() -> None:
+        exchange = redis_counters.asyncio.Exchange(two.urls, observer=events.append)
+        await exchange.run_once()
+        runner, places = exchange._runner, exchange._places
+        links, pairs = list(places.pairs), dict(places.pairs)
+        exchange.start()
+        two.servers["us"].pause()
+        try:
+            await until_async(lambda: all(each.locked() for each in runner.busy.values()), "the background waits")
+            places.unlink("us")
+            places.link(links)
+            await places.places["us"].transport.client.connection_pool.disconnect()
+            waiting = [runner._takes_part(link, pair) for link, pair in pairs.items()]
+            await asyncio.sleep(0.3)
+            assert (waiting, events) == ([False, False], [])
+        finally:
+            two.servers["us"].resume()
+            await exchange.close()
+
+    asyncio.run(main())

@@ -121,7 +121,7 @@ class TaskExchange:
         except Waiting:
             await asyncio.sleep(MOMENT)
         except Exception as error:
-            if self.ended:  # `close` has ended the connections
+            if not self._takes_part(link, pair):  # `close` has ended the connections, or who replaced the region
                 return
             ours = self.places.failed(link, error)
             if pair.tally.looks == looks:

@@ -120,7 +120,7 @@ class ThreadExchange:
         if pair is None:
             return
         looks = pair.tally.looks
-        meanwhile = partial(self._check, link)
+        meanwhile = partial(self._check, link, pair)
         try:
             with self._busy(link), self._lanes(link) as lanes:
                 drive(pair.connect(), lanes, link, meanwhile)
@@ -139,7 +139,7 @@ class ThreadExchange:
         except Ended:
             raise
         except Exception as error:
-            if self.ended.is_set():  # `close` has ended the connections
+            if not self._takes_part(link, pair):  # `close` has ended the connections, or who replaced the region
                 raise Ended from error
             ours = self.places.failed(link, error)
             if pair.tally.looks == looks:
@@ -160,9 +160,9 @@ class ThreadExchange:
         finally:
             busy.release()
 
-    def _check(self, link: Link, limit: Limit | None = None) -> None:
+    def _check(self, link: Link, pair: Pair, limit: Limit | None = None) -> None:
         """While an answer is awaited."""
-        if not self._takes_part(link) or (limit is not None and limit.reached()):
+        if not self._takes_part(link, pair) or (limit is not None and limit.reached()):
             raise Ended
 
     def _lanes(self, link: Link) -> Lanes:
@@ -201,7 +201,7 @@ class ThreadExchange:
         everything = pair.pull_all if what == "pull" else pair.compare_all
         while True:
             try:
-                meanwhile = partial(self._check, link, limit)
+                meanwhile = partial(self._check, link, pair, limit)
                 with self._busy_in_time(link, meanwhile), self._lanes(link) as lanes:
                     drive(pair.connect(), lanes, link, meanwhile)
                     drive(everything(attempts.done), lanes, link, meanwhile)
