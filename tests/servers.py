@@ -66,7 +66,7 @@ def _binaries() -> Iterator[Path]:
 def _name(binary: Path) -> str | None:
     """Ask the binary; None if it does not run here (a missing library, another processor)."""
     try:
-        said = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=10).stdout
+        said = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=START_TIMEOUT).stdout
     except OSError:
         return None
     found = re.match(r"(\w+) server v=(\S+)", said, re.IGNORECASE)

@@ -83,7 +83,7 @@ def interrupt_calls(any_server: RealServer, busy: int) -> None:
         assert points > 100
         stop.set()
         for thread in threads:
-            thread.join(20)
+            thread.join(waits.PATIENCE)
             assert not thread.is_alive(), "another thread waits for ever"
         keyed = keyed_of(counters._runner)
         assert keyed._led_by() is None

@@ -8,6 +8,7 @@ import redis
 from redis_counters.protocol.commands import Script
 from tests.lua import keyed
 from tests.lua.calls import GENERATION, HIGHEST, REGISTRY, Bucket, key
+from tests.lua.regions import join
 from tests.lua.scenarios import denied, full_memory, read_only
 
 A, B = key("a"), key("a", 1)
@@ -109,6 +110,16 @@ def test_only_what_has_begun_is_applied(bucket: Bucket) -> None:
     assert bucket.apply(A, id, 2) == ("OK",)
     assert bucket.map(A).shards == 2
     assert bucket.narrow(A, 2) == ("FEW", b"2")
+
+
+def test_regions_that_join_make_it_void(bucket: Bucket) -> None:
+    """What was copied would be told to them beside what it is of."""
+    bucket.widen(A)
+    id = bucket.narrow(A)[1]
+    assert isinstance(id, bytes)
+    join(bucket, A)
+    assert bucket.apply(A, id, 1) == ("VOID",)
+    assert bucket.map(A).shards == 4
 
 
 def test_copies_count_in_shard_0(bucket: Bucket) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
@@ -14,8 +15,11 @@ import pytest
 
 import redis_counters.asyncio
 from redis_counters import Event, Unavailable
+from redis_counters.drivers.redis_py.lanes import BlockingLane
 from redis_counters.protocol.commands import Command, hgetall
+from tests.faces.either import commandstats, reset_stats
 from tests.regions.support import Regions
+from tests.servers import RealServer
 from tests.waiting import PATIENCE, until, until_async
 
 CALLS: dict[str, Callable[[Any, Regions], Any]] = {
@@ -43,6 +47,17 @@ def without_end() -> Generator[Mapping[bytes, Any], Mapping[bytes, Any], Any]:
 
     found = yield {b"eu": plan(), b"us": plan()}
     return found[b"eu"]
+
+
+def waiting_at(server: RealServer) -> int:
+    """Return how many threads wait for an answer of this server."""
+    found = 0
+    for frame in sys._current_frames().values():
+        at: Any = frame
+        while at is not None and at.f_code is not BlockingLane.receive.__code__:
+            at = at.f_back
+        found += at is not None and at.f_locals["connection"].port == server.port
+    return found
 
 
 def meta(here: Regions) -> dict[str, Any]:
@@ -106,7 +121,7 @@ def test_closed_while_it_is_waited_for(two: Regions, caplog: pytest.LogCaptureFi
     try:
         with caplog.at_level(logging.WARNING, logger="redis_counters"):
             waiting.start()
-            until(at_work, "it is waited for")
+            until(lambda: waiting_at(two.servers["us"]) == 2, "it is waited for")
             exchange.close()
             waiting.join(PATIENCE)
     finally:
@@ -149,15 +164,16 @@ def test_closed_while_regions_are_asked_in_asyncio(two: Regions) -> None:
 
 def test_closed_while_it_is_awaited(two: Regions, caplog: pytest.LogCaptureFixture) -> None:
     """By another task, while a region does not answer."""
-    two.waited_for("us")
 
     async def main() -> None:
         exchange = redis_counters.asyncio.Exchange(two.urls)
         await exchange.run_once()
         two.servers["us"].pause()
+        reset_stats(two.servers["eu"])
         try:
             waiting = asyncio.ensure_future(exchange.run_once())
-            await asyncio.sleep(0.3)
+            await until_async(lambda: commandstats(two.servers["eu"]).get("hgetall"), "the other region is asked")
+            await asyncio.sleep(0.1)  # so that its answer is read
             await exchange.close()
             with pytest.raises(Unavailable, match="this exchange is closed"):
                 await asyncio.wait_for(waiting, PATIENCE)
@@ -175,7 +191,8 @@ def test_who_closes_it_is_cancelled(two: Regions) -> None:
     async def main() -> None:
         exchange = redis_counters.asyncio.Exchange(two.urls, interval=0.02)
         exchange.start()
-        await until_async(lambda: len(here.client_list()) > before, "it has connections")
+        await until_async(lambda: exchange.stats().lag is not None, "all pairs have their connections")
+        assert len(here.client_list()) > before
         closing = asyncio.ensure_future(exchange.close())
         await asyncio.sleep(0)
         closing.cancel()
@@ -195,11 +212,12 @@ def test_a_timeout_holds_while_others_wait_for_the_region(two: Regions) -> None:
         exchange.run_once()
         two.servers["us"].pause()
         try:
-            until(lambda: all(each.locked() for each in exchange._runner.busy.values()), "the background waits")
+            until(lambda: waiting_at(two.servers["us"]) == 2, "the background waits")
             began = time.monotonic()
             with pytest.raises(Unavailable, match="not done in time"):
                 exchange.run_once(timeout=0.5)
             assert time.monotonic() - began < PATIENCE
+            until(lambda: not at_work(), "nobody works for it any more")
         finally:
             two.servers["us"].resume()
 
@@ -210,18 +228,22 @@ def test_an_interrupt_does_not_wait_for_the_region(two: Regions) -> None:
     exchange = two.exchange()
     exchange.run_once()
     two.servers["us"].pause()
-    ring = threading.Timer(0.5, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
+    this = threading.get_ident()
+
+    def ring() -> None:
+        until(lambda: waiting_at(two.servers["us"]) == 2, "it waits")
+        signal.pthread_kill(this, signal.SIGINT)
+
+    ringing = threading.Thread(target=ring)
     try:
-        began = time.monotonic()
-        ring.start()
+        ringing.start()
         with pytest.raises(KeyboardInterrupt):
             exchange.run_once()
-        assert time.monotonic() - began < PATIENCE
+        until(lambda: not at_work(), "nobody works for it any more")
     finally:
         two.servers["us"].resume()
-        ring.join()
+        ringing.join()
         exchange.close()
-    until(lambda: not at_work(), "they have ended")
 
 
 def test_an_interrupt_does_not_wait_for_all_answers(two: Regions) -> None:

@@ -42,12 +42,10 @@ class Crew:
                     assert least <= value <= self.counted[own]
                     least = value
 
-    async def some_more(self, flushed: int = WRITERS) -> None:
-        """Each has counted, and that many clients at least have flushed all of what they had at the call."""
+    async def some_more(self) -> None:
+        """Each has counted, and flushed all of what it had at the call."""
         before = {counters: counters.stats().flushes for counters in self.all}
-        await until_async(
-            lambda: sum(each.stats().flushes >= before[each] + 5 for each in self.all) >= flushed, "flushes go on"
-        )
+        await until_async(lambda: all(each.stats().flushes >= before[each] + 5 for each in self.all), "flushes go on")
 
     async def close(self) -> None:
         for counters in self.all:

@@ -11,11 +11,10 @@ from redis.cluster import ClusterNode
 from redis.crc import key_slot
 
 from tests.servers import Kind
-from tests.topologies.nodes import BUS, Node, View, free_ports
+from tests.topologies.nodes import BUS, TRIES, Node, View, free_ports
 from tests.waiting import until
 
 SLOTS = 16_384
-_TRIES = 5  # at ports that were free a moment ago
 
 
 class Cluster:
@@ -30,7 +29,7 @@ class Cluster:
         self.nodes: list[Node] = []
         self._clients: list[Any] = []
         try:
-            for _ in range(_TRIES):
+            for _ in range(TRIES):
                 if self._launched(arguments, primaries, followers):
                     break
             else:

@@ -12,6 +12,7 @@ from tests.servers import HOST, Kind, RealServer
 
 BUS = 10_000  # the nodes speak to each other at the port of the clients and this
 NODE_TIMEOUT = 1500  # milliseconds of silence after which a node is taken for gone; a fail-over takes about twice that
+TRIES = 5  # at ports that were free a moment ago
 # Below those that systems give to outgoing connections: a node that was gone for a while finds its ports still free.
 _PORTS = range(12_000, 22_000)
 

@@ -6,7 +6,8 @@ import secrets
 from functools import partial
 from typing import Any
 
-from tests.servers import Kind, RealServer, free_port
+from tests.servers import Kind, RealServer
+from tests.topologies.nodes import TRIES, free_ports
 from tests.topologies.pairs import Pair, replication
 from tests.waiting import until
 
@@ -47,22 +48,26 @@ class Sentinels:
 
     def __init__(self, pair: Pair) -> None:
         self.pair = pair
-        self.three = [Sentinel(pair.primary.kind, pair, quorum=2) for _ in range(3)]
+        self.three: list[Sentinel] = []
         try:
-            ports: list[int] = []
-            for sentinel in self.three:  # all have ports before the first starts: each is told of the others
-                while sentinel.port in (0, *ports):
-                    sentinel.port = free_port()
-                ports.append(sentinel.port)
-            for sentinel in self.three:
-                sentinel.peers = [peer for peer in self.three if peer is not sentinel]
-                if not sentinel._launch():
-                    raise RuntimeError(f"port {sentinel.port} was taken before the Sentinel could")
+            if not any(self._launched() for _ in range(TRIES)):
+                raise RuntimeError(f"{pair.primary.kind.name} found no free ports for Sentinels")
             for sentinel in self.three:
                 until(partial(self._sees_all, sentinel), "a Sentinel sees the pair and the other Sentinels")
         except BaseException:
             self.stop()
             raise
+
+    def _launched(self) -> bool:
+        """All three are there. False, and none is, if a port was taken."""
+        self.three = [Sentinel(self.pair.primary.kind, self.pair, quorum=2) for _ in range(3)]
+        for sentinel, port in zip(self.three, free_ports(3), strict=True):
+            sentinel.port = port
+            sentinel.peers = [peer for peer in self.three if peer is not sentinel]
+        launched = all(sentinel._launch() for sentinel in self.three)
+        if not launched:
+            self.stop()
+        return launched
 
     def _sees_all(self, sentinel: Sentinel) -> bool:
         state = self._primary(sentinel)
