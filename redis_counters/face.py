@@ -83,7 +83,10 @@ def _journal_path(journal: str | os.PathLike[str] | None) -> str | None:
 
 def check_options(counters: type[CountersBase], options: Mapping[str, Any]) -> None:
     """Raises TypeError for an option that is none of the counters, but, it may be, one of a client."""
-    known = inspect.signature(counters).parameters.keys() - {"client"}
+    parameters = inspect.signature(counters).parameters
+    if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
+        return  # a class of the caller's, which passes them on: only it knows
+    known = parameters.keys() - {"client"}
     if unknown := next((name for name in options if name not in known), None):
         from difflib import get_close_matches  # imported only where something is wrong
 

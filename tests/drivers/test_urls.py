@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import redis
 
@@ -75,6 +77,18 @@ def test_the_option_that_was_meant_is_named(face: type[Counters | AsyncioCounter
         face.from_url("redis://localhost:1", flush_intervall=1)
     with pytest.raises(TypeError, match=r"no option 'socket_timeout': what is for the connection belongs in the URL"):
         face.from_url("redis://localhost:1", socket_timeout=1)
+
+
+@pytest.mark.parametrize("face", [Counters, AsyncioCounters])
+def test_a_class_of_the_callers_may_pass_options_on(face: type[Counters | AsyncioCounters]) -> None:
+    class Ours(face):  # type: ignore[misc, valid-type]
+        def __init__(self, client: Any, **options: Any) -> None:
+            super().__init__(client, **options)
+
+    counters = Ours.from_url("redis://localhost:1", namespace="ours")
+    assert counters._core.settings.namespace == b"ours"
+    with pytest.raises(TypeError, match="flush_intervall"):
+        Ours.from_url("redis://localhost:1", flush_intervall=1)
 
 
 @pytest.mark.parametrize("name", ["", "E U", "eu=1", "r" * 65, "é"])
