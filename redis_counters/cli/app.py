@@ -85,6 +85,8 @@ def common(
         bool, typer.Option("--version", metavar="", callback=show_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
+    if region is not None and "=" in region:
+        raise UsageError("--region NAME=URL stands after the command")
     given = {"url": url, "namespace": namespace, "region": region, "as_json": as_json or None}
     defaults = {name: value for name, value in given.items() if value is not None}
     context.default_map = dict.fromkeys(

@@ -174,7 +174,7 @@ class Keyed(Homes):
     def _take_plain(self, calls: Sequence[Call], raw: object) -> None:
         if isinstance(raw, ErrorReply):
             for call in calls:
-                call.error = refused(call.name, raw, None)
+                call.error = refused(call.name, raw, None, "key" if isinstance(call, Plain) else "counter")
         elif isinstance(raw, NoAnswer):
             for call in calls:
                 call.error = raw.error

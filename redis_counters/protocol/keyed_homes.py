@@ -188,10 +188,10 @@ def asked(commands: list[Command]) -> Steps[list[object]]:
     return [named(raw, denied or ["SADD"]) for raw in answers]
 
 
-def refused(name: bytes, reply: ErrorReply, script: Script | None) -> CounterError:
-    """Return the error for one counter, or one key, that Redis refuses alone."""
+def refused(name: bytes, reply: ErrorReply, script: Script | None, what: str = "counter") -> CounterError:
+    """Return the error for one counter, or (``what``) one key, that Redis refuses alone."""
     found = error_for(reply, script)
     if type(found) is not Refused or reply.text == IN_A_CLUSTER:
         return found
     kind = WrongType if reply.code == "WRONGTYPE" else Overflow if "overflow" in reply.text else Refused
-    return kind(f"counter {name_shown(name)!r}: {reply.text}", counter=name)
+    return kind(f"{what} {name_shown(name)!r}: {reply.text}", counter=name)

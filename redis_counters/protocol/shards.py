@@ -18,6 +18,8 @@ AUTO: Auto = "auto"  # one shard at first, more as the counter is written to mor
 
 def check_shards(option: str, shards: int) -> int:
     """Return a number of shards. Raises TypeError, UsageError."""
+    if isinstance(shards, str):
+        raise UsageError(f"{option} must be an int or 'auto', got {shards!r}")
     if isinstance(shards, bool) or not isinstance(shards, int):
         raise TypeError(f"{option} must be an int or 'auto', not {type(shards).__name__}")
     if not 1 <= shards <= MOST_SHARDS:

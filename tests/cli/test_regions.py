@@ -104,6 +104,14 @@ def test_what_is_no_region_is_refused(command: str, given: list[str], complaint:
     assert done.stderr.count(b"\n") == 1
 
 
+def test_regions_before_the_command_are_refused() -> None:
+    """There `--region` is the name that one deployment has; the password is not repeated."""
+    done = run(None, "--region", "eu=redis://:secret@a", "--region", "us=redis://:secret@b", "verify")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"after the command" in done.stderr
+    assert b"secret" not in done.stderr
+
+
 @pytest.mark.parametrize("link", ["eu", "eu:eu", "eu:ap", "eu:us:eu", ":"])
 def test_a_link_is_between_two_of_the_regions(link: str) -> None:
     done = run(None, "exchange", "--region", "eu=redis://a", "--region", "us=redis://b", "--link", link)

@@ -169,7 +169,7 @@ def test_what_is_no_count_is_not_adopted(any_server: RealServer, face: str, valu
 
     async def main() -> None:
         async with Either.on(face, any_server) as either:
-            with pytest.raises(WrongType, match="'old'"):
+            with pytest.raises(WrongType, match="key 'old'"):
                 await done(either.counters.adopt("old"))
 
     asyncio.run(main())
