@@ -311,3 +311,19 @@ def test_what_ends_with_a_region_that_was_replaced_is_no_failure(two: Regions) -
             await exchange.close()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("patience", [1e12, float("inf")])
+def test_who_waits_as_long_as_it_takes(two: Regions, patience: float) -> None:
+    """Longer than locks can: then it is as long as they can."""
+    two.incr("eu", "a")
+    two.flush()
+    assert two.read("a") == {"eu": 1, "us": 0}
+    here = two.client("eu")
+    before = len(here.client_list())
+    exchange = two.exchange()
+    exchange.run_once(timeout=patience)
+    assert two.read("a") == {"eu": 1, "us": 1}
+    exchange.start()
+    exchange.close(timeout=patience)
+    until(lambda: len(here.client_list()) == before, "its connections have ended")

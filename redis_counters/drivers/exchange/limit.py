@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 BEAT = 0.1  # seconds between looks at whether to end, while an answer is awaited
@@ -19,4 +20,9 @@ class Limit:
 
     def left(self) -> float | None:
         """Return how long to wait for one that looks at it every `BEAT`; None: as long as it takes."""
-        return None if self.deadline is None else max(0.0, self.deadline - time.monotonic()) + 2 * BEAT
+        return None if self.deadline is None else seconds_until(self.deadline + 2 * BEAT)
+
+
+def seconds_until(deadline: float) -> float:
+    """Return how long to wait; no longer than locks can, for callers may be as patient as they like."""
+    return min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX)

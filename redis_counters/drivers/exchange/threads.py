@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from redis_counters.drivers.exchange.limit import BEAT, Limit
+from redis_counters.drivers.exchange.limit import BEAT, Limit, seconds_until
 from redis_counters.drivers.exchange.places import (
     CLOSED,
     MOMENT,
@@ -75,7 +75,7 @@ class ThreadExchange:
         deadline = time.monotonic() + timeout
         for thread in list(self.threads.values()):
             if thread is not threading.current_thread():
-                thread.join(max(0.0, deadline - time.monotonic()))
+                thread.join(seconds_until(deadline))
         with self.lock:
             places, self.places.places = self.places.places, {}
         self.end(places.values())
