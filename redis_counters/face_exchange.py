@@ -117,6 +117,7 @@ class Exchange:
         values = [
             self._runner.ask(name, reading_core(self._places, place).reads.fetch(wanted.values()))
             for name, place in self._runner.opened().items()
+            if wanted  # to ask for nothing would be to wait for an answer that does not come
         ]
         return skew(wanted, values)
 

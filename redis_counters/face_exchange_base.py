@@ -32,8 +32,6 @@ def make_places(
     observer: Observer | None,
 ) -> Places[Any]:
     """Return the regions and the pairs between them. Raises TypeError, UsageError for an option."""
-    if not isinstance(regions, Mapping):
-        raise TypeError(f"regions must be a mapping from names to URLs or clients, not {type(regions).__name__}")
     if observer is not None and not callable(observer):
         raise TypeError(f"observer must be callable, not {type(observer).__name__}")
     if isinstance(interval, bool) or not isinstance(interval, (int, float)):
@@ -54,6 +52,8 @@ def open_places(
     regions: Mapping[str, Any], make: Any, *, asyncio: bool, durability: Durability | None
 ) -> dict[str, Place[Any]]:
     """Return the places of regions, by name. Raises TypeError, UsageError."""
+    if not isinstance(regions, Mapping):
+        raise TypeError(f"regions must be a mapping from names to URLs or clients, not {type(regions).__name__}")
     places: dict[str, Place[Any]] = {}
     try:
         for name, client in regions.items():

@@ -43,6 +43,28 @@ def test_the_counter_and_the_region_are_named_in_asyncio(two: Regions) -> None:
     asyncio.run(main())
 
 
+def test_of_no_counters_nothing_is_asked(two: Regions) -> None:
+    with closing(two.exchange()) as exchange:
+        two.servers["us"].kill()
+        assert exchange.read_skew([]) == {}
+
+    async def main() -> None:
+        exchange = redis_counters.asyncio.Exchange(two.urls)
+        assert await exchange.read_skew([]) == {}
+        await exchange.close()
+
+    asyncio.run(main())
+
+
+def test_what_are_no_regions_is_refused_alike(two: Regions) -> None:
+    """When the exchange is made, and when some are added."""
+    what: Any = [("us", two.urls["us"])]
+    with pytest.raises(TypeError, match="must be a mapping"):
+        Exchange(what)
+    with closing(two.exchange()) as exchange, pytest.raises(TypeError, match="must be a mapping"):
+        exchange.add_regions(what)
+
+
 def test_who_may_not_connect_is_named(two: Regions) -> None:
     """Of two regions whose users differ, it is told which one denies something."""
     client: Any = two.client("us")
