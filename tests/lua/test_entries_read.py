@@ -94,6 +94,15 @@ def test_what_is_all_zero_is_left_out(bucket: Bucket) -> None:
     assert read(bucket, A, B) == [b"0 0", b"16 0"]
 
 
+def test_of_the_region_that_asks_nothing_is_told_but_floors(bucket: Bucket) -> None:
+    """However few fields there are."""
+    bucket.client.hset(A, mapping={"d": "g.0", "g.1.own+": 5})
+    bucket.client.hset(B, mapping={"d": "g.0", "+": 5, "@us/g.0+": 7})
+    bucket.client.hset(C, mapping={"d": "g.0", "@us/g.0+": 7, "~@us/g.0+": 7})
+    assert read(bucket, A, B, C, without=b"us") == [b"0 0 eu/g.0,5", b"0 0 eu/g.0,5", b"0 0 us/g.0,7,0,7"]
+    assert read(bucket, A, B, C, without=b"eu") == [b"0 0", b"0 0 us/g.0,7", b"0 0 us/g.0,7,0,7"]
+
+
 def test_other_fields_are_none_of_it(bucket: Bucket) -> None:
     bucket.client.hset(A, mapping={"d": "g.0", "o": 4, "z": "-", "x@y+": 5, "~x@y+": 5, "": "", "u": "text"})
     assert read(bucket, A) == [b"0 0"]

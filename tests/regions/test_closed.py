@@ -222,6 +222,24 @@ def test_a_timeout_holds_while_others_wait_for_the_region(two: Regions) -> None:
             two.servers["us"].resume()
 
 
+def test_a_timeout_holds_while_it_is_awaited(two: Regions) -> None:
+    """The same in asyncio."""
+    two.waited_for("us")
+
+    async def main() -> None:
+        exchange = redis_counters.asyncio.Exchange(two.urls)
+        await exchange.run_once()
+        two.servers["us"].pause()
+        try:
+            with pytest.raises(Unavailable, match="not done in time"):
+                await asyncio.wait_for(exchange.run_once(timeout=0.3), PATIENCE)
+        finally:
+            two.servers["us"].resume()
+        await exchange.close()
+
+    asyncio.run(main())
+
+
 def test_an_interrupt_does_not_wait_for_the_region(two: Regions) -> None:
     """Ctrl-C while a region is frozen: who called `run_once` goes on at once, and nobody works for it any more."""
     two.waited_for("us")
