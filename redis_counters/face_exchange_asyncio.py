@@ -168,12 +168,17 @@ class Exchange:
         answer: then it is recorded with all others, and is to be called again.
         """
         names = [each.encode() for each in self._runner.opened()]
+        operation = evict_one(self._places.common, names, check_name(name).encode())
+        self._places.leaving.add(name)
         try:
-            await self._runner.operate(evict_one(self._places.common, names, check_name(name).encode()))
+            await self._runner.operate(operation)
         except Unavailable:
             self._places.unlink(name)
             raise
-        self._places.unlink(name)
+        else:
+            self._places.unlink(name)
+        finally:
+            self._places.leaving.discard(name)
 
     def __repr__(self) -> str:
         return f"<{type(self).__module__}.Exchange regions={list(self._places.places)!r}>"

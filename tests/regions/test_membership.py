@@ -9,13 +9,37 @@ from typing import Any
 import pytest
 
 import redis_counters.asyncio
-from redis_counters import Counters, Exchange, Refused, SchemaMismatch, Unavailable, UsageError
+from redis_counters import Counters, Event, Exchange, Refused, SchemaMismatch, Unavailable, UsageError
 from redis_counters.drivers.exchange.places import Place
 from redis_counters.protocol.exchange.marks import EVICTED as VOID
 from redis_counters.protocol.exchange.marks import field_of
 from redis_counters.protocol.keys import DEFAULT_BUCKETS, KeySpace
 from tests.regions.support import Regions, fields, is_of_another, regions
 from tests.waiting import until
+
+
+@pytest.mark.parametrize("face", ["blocking", "asyncio"])
+def test_to_evict_a_region_is_no_failure(two: Regions, face: str) -> None:
+    """Of the exchange that does it, and goes on meanwhile: nobody is told to evict the region again."""
+    events: list[Event] = []
+    us = {"us": two.urls["us"]}
+
+    async def main() -> None:
+        async with redis_counters.asyncio.Exchange(two.urls, interval=0.001, observer=events.append) as exchange:
+            await exchange.run_once()
+            for _ in range(5):
+                await exchange.evict("us")
+                await exchange.add_regions(us)
+
+    if face == "asyncio":
+        asyncio.run(main())
+    else:
+        with two.exchange(interval=0.001, observer=events.append) as exchange:
+            exchange.run_once()
+            for _ in range(5):
+                exchange.evict("us")
+                exchange.add_regions(us)
+    assert events == []
 
 
 def test_an_evicted_region_comes_back(three: Regions) -> None:

@@ -71,7 +71,8 @@ class Places(Generic[T]):
         self.places = dict(places)
         self.pairs: dict[Link, Pair] = {}
         self.observer = observer
-        self.evicted: set[str] = set()  # regions that take part no more
+        self.evicted: set[str] = set()  # regions that take part no more,
+        self.leaving: set[str] = set()  # and those that are being evicted by this exchange
         self._told: set[Link] = set()  # pairs of which it was told that they fail
         wanted = check_links(links, self.places)
         self.common.expect(name.encode() for link in wanted for name in link)
@@ -120,14 +121,11 @@ class Places(Generic[T]):
         pair = self.pairs.get(link)
         if pair is not None and not isinstance(ours, Waiting):
             pair.failed(ours)
-            self.tell(link, ours)
+            self.tell(link, pair, ours)
         return ours
 
-    def _tell_lost(self, link: Link) -> None:
+    def _tell_lost(self, link: Link, pair: Pair) -> None:
         """It is told that one of the two had less of its own counts than the other."""
-        pair = self.pairs.get(link)
-        if pair is None:
-            return
         for side, name in enumerate(link):
             lost, pair.tally.behind[side] = pair.tally.behind[side], 0
             if lost:
@@ -138,11 +136,16 @@ class Places(Generic[T]):
                 )
                 publish(Event(EventKind.REGION_BEHIND, message), self.observer)
 
-    def tell(self, link: Link, error: CounterError | None) -> None:
-        """How the last round went is told, if it went otherwise than the one before; and what was lost in it."""
-        self._tell_lost(link)
+    def tell(self, link: Link, pair: Pair, error: CounterError | None) -> None:
+        """How the last round went is told, if it went otherwise than the one before; and what was lost in it.
+
+        Nothing of a pair that takes part no more.
+        """
+        if self.pairs.get(link) is not pair:
+            return
+        self._tell_lost(link, pair)
         failing = error is not None
-        if failing == (link in self._told):
+        if failing == (link in self._told) or (failing and self.leaving & set(link)):
             return
         if failing:
             self._told.add(link)

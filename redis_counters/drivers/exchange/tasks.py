@@ -114,7 +114,7 @@ class TaskExchange:
                 while self._takes_part(link, pair) and not pair.stale:
                     async with self._busy(link):
                         broken = await drive(pair.round(), lanes, link)
-                    self.places.tell(link, pair.error)
+                    self.places.tell(link, pair, pair.error)
                     if broken is not None:
                         raise broken
                     await asyncio.sleep(pair.wait())
@@ -170,7 +170,7 @@ class TaskExchange:
                 async with self._busy(link), Lanes(two, self.places) as lanes:
                     await drive(pair.connect(), lanes, link)
                     await drive(everything(attempts.done), lanes, link)
-                self.places.tell(link, pair.error)
+                self.places.tell(link, pair, pair.error)
                 if pair.error is None:
                     return None
                 error: CounterError = pair.error

@@ -126,7 +126,7 @@ class ThreadExchange:
                 drive(pair.connect(), lanes, link, meanwhile)
                 while self._takes_part(link, pair) and not pair.stale:
                     broken = drive(pair.round(), lanes, link, meanwhile)
-                    self.places.tell(link, pair.error)
+                    self.places.tell(link, pair, pair.error)
                     if broken is not None:
                         raise broken
                     self._busy(link).release()
@@ -205,7 +205,7 @@ class ThreadExchange:
                 with self._busy_in_time(link, meanwhile), self._lanes(link) as lanes:
                     drive(pair.connect(), lanes, link, meanwhile)
                     drive(everything(attempts.done), lanes, link, meanwhile)
-                self.places.tell(link, pair.error)
+                self.places.tell(link, pair, pair.error)
                 if pair.error is None:
                     return None
                 error: CounterError = pair.error
