@@ -155,7 +155,7 @@ class Exchange:
             await self._runner.end(new.values())
             raise
         self._places.evicted -= set(new)
-        self._places.link(wanted)
+        self._places.link(wanted, new)
         if self._runner.running:
             self._runner.start()
         await self._runner.end([place for name, place in before.items() if name in new])

@@ -345,3 +345,30 @@ def test_who_waits_as_long_as_it_takes(two: Regions, patience: float) -> None:
     exchange.start()
     exchange.close(timeout=patience)
     until(lambda: len(here.client_list()) == before, "its connections have ended")
+
+
+def test_who_waits_for_a_region_that_is_evicted_is_told_so(two: Regions) -> None:
+    """It is not the time that is over: there may be no limit."""
+    two.waited_for("us")
+    exchange = two.exchange()
+    exchange.run_once()
+    until(lambda: not at_work(), "those of before have ended")
+    two.servers["us"].pause()
+    said: list[Unavailable] = []
+
+    def wait() -> None:
+        try:
+            exchange.run_once()
+        except Unavailable as error:
+            said.append(error)
+
+    waiting = threading.Thread(target=wait)
+    try:
+        waiting.start()
+        until(at_work, "it is waited for")
+        exchange._places.unlink("us")
+        waiting.join(PATIENCE)
+    finally:
+        two.servers["us"].resume()
+        exchange.close()
+    assert ["evicted" in str(error) for error in said] == [True]

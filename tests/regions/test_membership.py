@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -39,6 +40,34 @@ def test_to_evict_a_region_is_no_failure(two: Regions, face: str) -> None:
             for _ in range(5):
                 exchange.evict("us")
                 exchange.add_regions(us)
+    assert events == []
+
+
+@pytest.mark.parametrize("face", ["blocking", "asyncio"])
+def test_to_give_a_region_another_client_is_no_failure(two: Regions, face: str) -> None:
+    """Who works with the one before ends with it; the figures go on."""
+    events: list[Event] = []
+    us = {"us": two.urls["us"]}
+    two.incr("eu", "a")
+    two.flush()
+
+    async def main() -> None:
+        async with redis_counters.asyncio.Exchange(two.urls, interval=0.001, observer=events.append) as exchange:
+            await exchange.run_once()
+            for _ in range(5):
+                await exchange.add_regions(us)
+                await asyncio.sleep(0.1)
+            assert exchange.stats().pairs["eu", "us"].entries > 0
+
+    if face == "asyncio":
+        asyncio.run(main())
+    else:
+        with two.exchange(interval=0.001, observer=events.append) as exchange:
+            exchange.run_once()
+            for _ in range(5):
+                exchange.add_regions(us)
+                time.sleep(0.1)
+            assert exchange.stats().pairs["eu", "us"].entries > 0
     assert events == []
 
 

@@ -89,12 +89,18 @@ class Places(Generic[T]):
         taking_part = [name for name in every if name in new or name not in self.evicted]
         return [link for link in check_links(None, taking_part) if set(link) & set(new)]
 
-    def link(self, links: Iterable[Link]) -> None:
-        """These pairs take part, too."""
-        pairs = dict(self.pairs)
-        for link in links:
+    def link(self, links: Iterable[Link], replaced: Collection[str] = ()) -> None:
+        """These pairs take part, too. Those of regions that are reached in another way now begin anew."""
+        pairs: dict[Link, Pair] = {}
+        for link in dict.fromkeys([*self.pairs, *links]):
+            before = self.pairs.get(link)
+            if before is not None and not set(link) & set(replaced):
+                pairs[link] = before
+                continue
             source, destination = (name.encode() for name in link)
-            pairs.setdefault(link, Pair(source, destination, self.common))
+            pairs[link] = Pair(source, destination, self.common)
+            if before is not None:
+                pairs[link].tally = before.tally
         self._share_out(pairs)
 
     def unlink(self, name: str) -> None:
@@ -179,6 +185,11 @@ class Attempts:
 def too_late(link: Link, pair: Pair) -> CounterError:
     """Return the error for a pair that `run_once` waits for no longer."""
     return Unavailable(f"{link[0]} to {link[1]}: not done in time: {pair.tally.last_error or 'no answer'}")
+
+
+def parted(link: Link) -> CounterError:
+    """Return the error for a pair that takes part no more, while `run_once` works on it."""
+    return Unavailable(f"{link[0]} to {link[1]}: one of the two was evicted, or added again, meanwhile; to be repeated")
 
 
 def of_region(error: BaseException, name: str) -> CounterError | None:

@@ -21,6 +21,7 @@ from redis_counters.drivers.exchange.places import (
     Place,
     Places,
     of_region,
+    parted,
     too_late,
 )
 from redis_counters.drivers.redis_py.errors import translate
@@ -212,7 +213,7 @@ class ThreadExchange:
             except Ended:
                 if self.ended.is_set():
                     return Unavailable(CLOSED)
-                return too_late(link, pair)
+                return too_late(link, pair) if limit.reached() else parted(link)
             except Exception as failed:
                 if self.ended.is_set():  # `close` has ended the connections
                     return Unavailable(CLOSED)
