@@ -372,3 +372,28 @@ def test_who_waits_for_a_region_that_is_evicted_is_told_so(two: Regions) -> None
         two.servers["us"].resume()
         exchange.close()
     assert ["evicted" in str(error) for error in said] == [True]
+
+
+def test_who_awaits_a_region_that_gets_another_client_is_told_so(two: Regions) -> None:
+    """It is no failure of what takes part now."""
+    two.waited_for("us")
+    events: list[Event] = []
+
+    async def main() -> None:
+        exchange = redis_counters.asyncio.Exchange(two.urls, observer=events.append)
+        await exchange.run_once()
+        runner, places = exchange._runner, exchange._places
+        two.servers["us"].pause()
+        try:
+            waiting = asyncio.ensure_future(exchange.run_once())
+            await until_async(lambda: all(each.locked() for each in runner.busy.values()), "it is waited for")
+            places.link([], ["us"])
+            await places.places["us"].transport.client.connection_pool.disconnect()
+            with pytest.raises(Unavailable, match="added again"):
+                await asyncio.wait_for(waiting, PATIENCE)
+            assert (events, exchange.stats().failures) == ([], 0)
+        finally:
+            two.servers["us"].resume()
+            await exchange.close()
+
+    asyncio.run(main())

@@ -17,6 +17,7 @@ from redis_counters.drivers.exchange.places import (
     Place,
     Places,
     of_region,
+    parted,
     too_late,
 )
 from redis_counters.drivers.redis_py.errors import translate
@@ -177,6 +178,8 @@ class TaskExchange:
             except Exception as failed:
                 if self.ended:  # `close` has ended the connections
                     return Unavailable(CLOSED)
+                if not self._takes_part(link, pair):
+                    return parted(link)
                 error = self.places.failed(link, failed)
             if attempts.over(error) or (deadline is not None and time.monotonic() >= deadline):
                 return error

@@ -217,6 +217,8 @@ class ThreadExchange:
             except Exception as failed:
                 if self.ended.is_set():  # `close` has ended the connections
                     return Unavailable(CLOSED)
+                if not self._takes_part(link, pair):
+                    return parted(link)
                 error = self.places.failed(link, failed)
             if attempts.over(error) or limit.reached():
                 return error
