@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from collections.abc import Callable, Generator, Iterator
 
@@ -31,6 +32,8 @@ def pytest_sessionstart() -> None:
     if os.environ.get(installed.REQUIRED) and installed.missing():
         raise pytest.UsageError(f"{installed.REQUIRED}: {installed.missing()}")
     required()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as of what a shell runs in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # children have the default again, too
 
 
 @pytest.fixture(scope="session", autouse=True)

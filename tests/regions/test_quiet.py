@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -12,7 +13,7 @@ from redis_counters.drivers.exchange.places import Places
 from redis_counters.drivers.exchange.threads import drive
 from redis_counters.protocol.exchange.pair import Pair
 from tests.faces.either import commandstats, reset_stats
-from tests.regions.support import Regions
+from tests.regions.support import Regions, fields, is_of_another
 from tests.servers import RealServer
 
 MINUTE = 60.0
@@ -117,6 +118,20 @@ def test_a_change_after_hours_is_found_soon(two: Regions, simulated: Simulated) 
     two.flush()
     simulated.run(10.1)
     assert two.wrong() == []
+
+
+def test_what_was_deleted_is_dropped_soon(two: Regions, simulated: Simulated) -> None:
+    """Though nothing changes afterwards: receipts are given, which a look at the version alone does not give."""
+    simulated.run(120 * MINUTE)
+    for n in range(20):
+        two.counters["eu"].delete(f"likes:{n}")
+        two.truth[f"likes:{n}"] = 0
+    simulated.run(3 * MINUTE)
+    assert two.wrong() == []
+    for region in ("eu", "us"):
+        deleted = [fields(two.servers[region], f"likes:{n}") for n in range(20)]
+        assert all(deleted)
+        assert not any(map(is_of_another, itertools.chain(*deleted)))
 
 
 def test_a_return_is_seen_soon(two: Regions, simulated: Simulated) -> None:

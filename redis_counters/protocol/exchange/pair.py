@@ -230,8 +230,8 @@ class Pair:
             bucket.pace.changed(began)
         else:
             bucket.pace.same(began)
-        if bucket.floored and bucket.next_drop <= began and self.says[DESTINATION].peers:
-            yield from tidy(route, bucket, self.says[DESTINATION], self.tally, began)
+        if bucket.floored and bucket.next_drop <= began:
+            yield from tidy(route, bucket, self.says, self.tally, began, both=self.both)
 
     def _failing(self, bucket: Bucket) -> Callable[[CounterError, int], None]:
         """Return what is called with the error that the bucket failed with."""

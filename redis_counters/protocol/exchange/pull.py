@@ -59,7 +59,7 @@ def pull(route: Route, bucket: Bucket, tally: Tally, now: float, *, whole: bool 
             return False
     if whole or now < bucket.shared_until:
         yield from _read_mark(route, bucket)
-    came, others = False, 0
+    came, others, receipt = False, 0, False
     while True:
         mark = bucket.mark
         assert mark is not None
@@ -75,7 +75,8 @@ def pull(route: Route, bucket: Bucket, tally: Tally, now: float, *, whole: bool 
             continue
         new, more = listed.text(0), listed.number(1)
         members: Sequence[bytes] = listed.values[2:]
-        if new == mark and not members and not whole:
+        receipt = new == mark  # it was asked with
+        if receipt and not members and not whole:
             break
         shards, texts = yield from _told(route, bucket, members, is_full(mark, new), tally)
         bucket.suspect = bucket.suspect or is_other(mark, new)
@@ -100,7 +101,7 @@ def pull(route: Route, bucket: Bucket, tally: Tally, now: float, *, whole: bool 
         bucket.mark, whole = new, False
         if not more:
             break
-    parsed = mark_of(bucket.mark or b"")
+    parsed = mark_of(bucket.mark or b"") if receipt else None  # else the source is asked again, to have its receipt
     bucket.version = b"%d" % parsed.version if parsed is not None else None
     bucket.looked = bucket.caught_up = now
     return came

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from redis_counters.protocol.answers import reply_of
 from redis_counters.protocol.commands import Command, Script
-from redis_counters.protocol.exchange.asks import DESTINATION, Ask, Asks
+from redis_counters.protocol.exchange.asks import DESTINATION, SOURCE, Ask, Asks
 from redis_counters.protocol.exchange.bucket import Bucket
 from redis_counters.protocol.exchange.members import EVICTED, Member
 from redis_counters.protocol.exchange.route import Route
@@ -40,19 +40,25 @@ def drop(route: Route, side: int, bucket: int, say: Say, shards: Sequence[bytes]
     return route.drop(side, bucket, say.peers, say.kept, shards)
 
 
-def tidy(route: Route, bucket: Bucket, say: Say, tally: Tally, now: float) -> Asks[None]:
-    """What was noticed while pulling is dropped at the destination, if it may be."""
+def tidy(route: Route, bucket: Bucket, says: tuple[Say, Say], tally: Tally, now: float, *, both: bool) -> Asks[None]:
+    """What was noticed while pulling is dropped at the destination, if it may be.
+
+    ``both``: at the source, too; where the counter was deleted nobody tells of it.
+    """
     members = list(bucket.floored)[:MOST]
     prefix = route.prefix(bucket.number)
     shards = [prefix + member for member in members]
-    (raw,) = yield Ask(DESTINATION, [drop(route, DESTINATION, bucket.number, say, shards)])
-    reply = reply_of(raw, Script.ENTRIES_DROP)
-    if reply.word == "OTHERS":
-        route.learn(DESTINATION, [reply.text(n) for n in range(len(reply.values))])
-        return
-    if reply.word == "OK" and reply.number(0):
-        tally.dropped += reply.number(0)
-        bucket.mark = None  # it is another one now
+    for side in (DESTINATION, SOURCE) if both else (DESTINATION,):
+        if not says[side].peers:
+            continue
+        (raw,) = yield Ask(side, [drop(route, side, bucket.number, says[side], shards)])
+        reply = reply_of(raw, Script.ENTRIES_DROP)
+        if reply.word == "OTHERS":
+            route.learn(side, [reply.text(n) for n in range(len(reply.values))])
+            return
+        if reply.word == "OK" and reply.number(0):
+            tally.dropped += reply.number(0)
+            bucket.mark = None  # it is another one now
     tries = 1 + min(bucket.floored.get(member, 0) for member in members)
     for member in members:
         tried = bucket.floored.pop(member) + 1
