@@ -20,15 +20,15 @@ def draw(rows: list[Row], path: Path = PICTURE) -> None:
 
     asked = [row for row in rows if row.unit == TIMES and row.ok is not None]
     margins = [row.at_most / row.value if row.at_most is not None else row.value / (row.at_least or 1) for row in asked]
-    figure, axes = plt.subplots(figsize=(12, 0.45 * len(asked) + 1), layout="constrained")
+    figure, axes = plt.subplots(figsize=(13, 0.45 * len(asked) + 1), layout="constrained")
     axes.barh(range(len(asked)), margins, color=["tab:green" if row.ok else "tab:red" for row in asked])
     axes.axvline(1, color="black", linewidth=1)
     axes.set_yticks(range(len(asked)), [row.what for row in asked])
     for position, (row, margin) in enumerate(zip(asked, margins, strict=True)):
         text = f"{row.measured} (asked: {row.reach})"
         axes.text(max(margin, 1) + 0.03, position, text, va="center", fontsize=9)
-    axes.set_xlim(0, max([*margins, 1]) * 1.35)
-    axes.invert_yaxis()
+    axes.set_xlim(0, max([*margins, 1]) * 1.55)  # with room for the text behind the longest
+    axes.set_ylim(len(asked) - 0.4, -0.6)  # the first on top
     axes.set_xlabel("how far the mark is reached; 1: just so")
     figure.savefig(path, dpi=100)
     plt.close(figure)
