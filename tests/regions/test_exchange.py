@@ -6,6 +6,7 @@ import asyncio
 import gc
 import random
 import threading
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -128,6 +129,26 @@ def test_a_region_that_is_down_delays_nothing(three: Regions) -> None:
         assert "ap" in (exchange.stats().pairs["eu", "ap"].last_error or "")
         with pytest.raises(Unavailable, match="ap"):
             exchange.run_once(timeout=20)
+
+
+def test_another_reason_is_told_too(two: Regions) -> None:
+    """A region is away, and comes back empty: why it may not take part then is told, though it failed before."""
+    events: list[Event] = []
+
+    def told(what: str) -> bool:
+        return any(e.kind is EventKind.EXCHANGE_FAILED and what in e.message for e in events)
+
+    with two.exchange(observer=events.append):
+        two.incr("us", "hot")
+        two.equal()
+        two.counters.pop("us").close()
+        two.servers["us"].kill()
+        until(lambda: told("not reachable"), "it is told that it is away")
+        two.servers["us"].restart()
+        until(lambda: told("another deployment"), "it is told that it is another one")
+        seen = len(events)
+        time.sleep(2)  # several attempts
+        assert len(events) == seen
 
 
 def test_lossy_links(two: Regions) -> None:

@@ -73,7 +73,7 @@ class Places(Generic[T]):
         self.observer = observer
         self.evicted: set[str] = set()  # regions that take part no more,
         self.leaving: set[str] = set()  # and those that are being evicted by this exchange
-        self._told: set[Link] = set()  # pairs of which it was told that they fail
+        self._told: dict[Link, set[type]] = {}  # pairs that fail, and the kinds of errors that were told of them
         wanted = check_links(links, self.places)
         self.common.expect(name.encode() for link in wanted for name in link)
         self.link(wanted)
@@ -120,7 +120,7 @@ class Places(Generic[T]):
         return ExchangeStats({link: pair.stats() for link, pair in self.pairs.items()})
 
     def failed(self, link: Link, error: Exception) -> CounterError:
-        """The pair did not get through; that is told once, until it does again. Return what it failed with, as ours."""
+        """The pair did not get through: each kind of error is told once, until it does. Return this one, as ours."""
         ours = error if isinstance(error, CounterError) else Unavailable(f"an error of this library: {error!r}")
         if ours is not error:
             log.error("exchange from %s to %s", *link, exc_info=error)
@@ -143,21 +143,22 @@ class Places(Generic[T]):
                 publish(Event(EventKind.REGION_BEHIND, message), self.observer)
 
     def tell(self, link: Link, pair: Pair, error: CounterError | None) -> None:
-        """How the last round went is told, if it went otherwise than the one before; and what was lost in it.
+        """How the last round went is told, if it went well again or failed in a new way; and what was lost in it.
 
         Nothing of a pair that takes part no more.
         """
         if self.pairs.get(link) is not pair:
             return
         self._tell_lost(link, pair)
-        failing = error is not None
-        if failing == (link in self._told) or (failing and self.leaving & set(link)):
-            return
-        if failing:
-            self._told.add(link)
+        if error is not None:
+            told = self._told.get(link, set())
+            if type(error) in told or self.leaving & set(link):
+                return
+            self._told[link] = told | {type(error)}
             event = Event(EventKind.EXCHANGE_FAILED, f"{link[0]} to {link[1]}: {error}; it is tried again")
         else:
-            self._told.discard(link)
+            if self._told.pop(link, None) is None:
+                return
             event = Event(EventKind.EXCHANGE_RECOVERED, f"{link[0]} to {link[1]}")
         publish(event, self.observer)
 
