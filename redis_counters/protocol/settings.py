@@ -139,7 +139,7 @@ def _whole(option: str, value: int, least: int, most: int) -> int:
         raise TypeError(f"{option} must be an int, not {type(value).__name__}")
     if not least <= value <= most:
         raise UsageError(f"{option} must be between {least} and {most}, got {value}")
-    return value
+    return int(value)  # of an enumeration, too
 
 
 def _text(option: str, value: str) -> bytes:

@@ -24,7 +24,7 @@ def check_shards(option: str, shards: int) -> int:
         raise TypeError(f"{option} must be an int or 'auto', not {type(shards).__name__}")
     if not 1 <= shards <= MOST_SHARDS:
         raise UsageError(f"{option} must be between 1 and {MOST_SHARDS}, got {shards}")
-    return shards
+    return int(shards)  # of an enumeration, too
 
 
 def check_told(shards: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 import threading
 from contextlib import AsyncExitStack
 from typing import Any
@@ -117,6 +118,18 @@ def test_numbers_that_cannot_be(any_server: RealServer, wanted: Any, kind: type[
     if wanted is not None and not isinstance(wanted, dict):
         with any_server.client() as client, Counters(client) as counters, pytest.raises(kind):
             counters.counter("x", shards=wanted)
+
+
+class Size(enum.IntEnum):
+    FOUR = 4
+
+
+def test_numbers_may_be_of_an_enumeration(any_server: RealServer) -> None:
+    with any_server.client() as client, Counters(client, shards=Size.FOUR, buckets=Size.FOUR) as counters:
+        counters.incr("x", Size.FOUR)
+        counters.counter("y", shards=Size.FOUR).incr()
+        counters.flush()
+        assert counters.get_many(["x", "y"], max_age=0) == {"x": 4, "y": 1}
 
 
 @pytest.mark.parametrize("face", FACES)

@@ -126,12 +126,34 @@ def test_what_was_deleted_is_dropped_soon(two: Regions, simulated: Simulated) ->
     for n in range(20):
         two.counters["eu"].delete(f"likes:{n}")
         two.truth[f"likes:{n}"] = 0
-    simulated.run(3 * MINUTE)
+    simulated.run(8 * MINUTE)
     assert two.wrong() == []
     for region in ("eu", "us"):
         deleted = [fields(two.servers[region], f"likes:{n}") for n in range(20)]
         assert all(deleted)
         assert not any(map(is_of_another, itertools.chain(*deleted)))
+
+
+def test_what_a_later_member_has_not_heard_of_is_not_dropped(three: Regions) -> None:
+    """It joined when the others were connected already, and away when something is deleted: it stays away."""
+    urls = three.urls
+    for n in range(20):
+        for region in urls:
+            three.incr(region, f"likes:{n}")
+    three.flush()
+    three.urls = {name: url for name, url in urls.items() if name != "ap"}
+    simulated = Simulated(three)
+    simulated.run(30)
+    three.urls = urls
+    three.exchange().run_once()
+    assert three.wrong() == []
+    for n in range(20):
+        three.counters["eu"].delete(f"likes:{n}")
+        three.truth[f"likes:{n}"] = 0
+    simulated.run(60 * MINUTE)
+    simulated.close()
+    three.exchange().run_once()
+    assert three.wrong() == []
 
 
 def test_a_return_is_seen_soon(two: Regions, simulated: Simulated) -> None:

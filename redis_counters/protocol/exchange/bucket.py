@@ -36,7 +36,7 @@ class Bucket:
         self.looked = 0.0  # when the mark was last read, and the source asked in earnest
         self.caught_up: float | None = None  # as of when the destination had all
         self.floored: dict[bytes, int] = {}  # members with entries that count for nothing; how often they were tried
-        self.next_drop = 0.0
+        self.next_drop = 0.0  # when that is tried next
 
     def forget(self) -> None:
         """The connections are new ones: another server may answer now."""

@@ -24,7 +24,7 @@ from redis_counters.protocol.exchange.pull import Unjoined, check_confirmed, lea
 from redis_counters.protocol.exchange.route import Route
 from redis_counters.protocol.exchange.tally import Tally
 from redis_counters.protocol.exchange.texts import lacking, of_region
-from redis_counters.protocol.exchange.tidying import Say, drop
+from redis_counters.protocol.exchange.tidying import say
 from redis_counters.protocol.exchange.unsealing import unseal
 from redis_counters.protocol.refusals import error_for
 from redis_counters.protocol.replies import BadReply
@@ -37,11 +37,10 @@ ATTEMPTS = 5  # at a repair that another exchange makes void
 class Comparison:
     """Of one bucket. `step` is to be run until `done`; it may be dropped at any time."""
 
-    def __init__(self, route: Route, bucket: int, says: tuple[Say, Say], *, both: bool) -> None:
-        """``says``: of source and destination. ``both``: the source is repaired, too."""
+    def __init__(self, route: Route, bucket: int, *, both: bool) -> None:
+        """``both``: the source is repaired, too."""
         self.route = route
         self.bucket = bucket
-        self.says = says
         self.both = both
         self.members: list[bytes] | None = None
         self.at = 0
@@ -81,12 +80,11 @@ class Comparison:
         return sorted(found)
 
     def _compare(self, shards: Sequence[bytes], tally: Tally) -> Asks[None]:
-        drops = [
-            drop(self.route, side, self.bucket, say, shards)
-            if say.peers and (side == DESTINATION or self.both)
-            else None
-            for side, say in enumerate(self.says)
-        ]
+        drops: list[Command | None] = [None, None]
+        for side in (SOURCE, DESTINATION) if self.both else (DESTINATION,):
+            peers, kept = yield from say(self.route, side)
+            if peers:
+                drops[side] = self.route.drop(side, self.bucket, peers, kept, shards)
         digests = []
         for side in (DESTINATION, SOURCE):
             tidy = drops[side]

@@ -23,7 +23,7 @@ from redis_counters.protocol.exchange.pull import Unjoined, began_anew, pull
 from redis_counters.protocol.exchange.route import Route
 from redis_counters.protocol.exchange.schedule import Schedule
 from redis_counters.protocol.exchange.tally import Tally
-from redis_counters.protocol.exchange.tidying import Say, say_of, tidy
+from redis_counters.protocol.exchange.tidying import EVERY, tidy
 
 T = TypeVar("T")
 
@@ -45,7 +45,6 @@ class Pair:
         self.tally = Tally()
         self.buckets: list[Bucket] = []
         self.route: Route | None = None
-        self.says: tuple[Say, Say] = (Say((), ()), Say((), ()))
         self.schedule = Schedule(common.options.clock(), common.options.chance())
         self.next_check = 0.0  # of whether the destination's marks have begun anew
         self.anew = False  # they have
@@ -131,7 +130,6 @@ class Pair:
         assert keys is not None
         known = (list(source.members), list(destination.members))
         self.route = Route(source.name, destination.name, keys, known, options.durability)
-        self.says = (say_of(source.members, source.name), say_of(destination.members, destination.name))
         now = options.clock()
         if len(self.buckets) != keys.buckets:
             self.buckets = [Bucket(n, Pace(options.interval, now, options.quiet)) for n in range(keys.buckets)]
@@ -220,6 +218,7 @@ class Pair:
         if bucket.pace.slow and bucket.mark is not None and self.next_check <= began:
             self.next_check = began + self.common.options.quiet
             self.anew = yield from began_anew(route, bucket)
+        had_none = not bucket.floored
         came = yield from pull(route, bucket, self.tally, began)
         self.tally.looks += 1
         bucket.error = None
@@ -230,8 +229,10 @@ class Pair:
             bucket.pace.changed(began)
         else:
             bucket.pace.same(began)
+        if had_none and bucket.floored:
+            bucket.next_drop = began + EVERY
         if bucket.floored and bucket.next_drop <= began:
-            yield from tidy(route, bucket, self.says, self.tally, began, both=self.both)
+            yield from tidy(route, bucket, self.tally, began, both=self.both)
 
     def _failing(self, bucket: Bucket) -> Callable[[CounterError, int], None]:
         """Return what is called with the error that the bucket failed with."""
@@ -263,7 +264,7 @@ class Pair:
 
     def _comparison(self, bucket: int) -> Comparison:
         assert self.route is not None
-        return Comparison(self.route, bucket, self.says, both=self.both)
+        return Comparison(self.route, bucket, both=self.both)
 
     def _compare(self, bucket: int) -> Asks[None]:
         """All of a bucket; what is known of it is forgotten with this."""

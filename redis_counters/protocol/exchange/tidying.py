@@ -6,20 +6,21 @@ some. Evicted regions have no say, but their own entries are kept: they may come
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from redis_counters.protocol.answers import reply_of
-from redis_counters.protocol.commands import Command, Script
-from redis_counters.protocol.exchange.asks import DESTINATION, SOURCE, Ask, Asks
+from redis_counters.protocol.commands import Script
+from redis_counters.protocol.exchange.asks import DESTINATION, SOURCE, Ask, Asks, on
 from redis_counters.protocol.exchange.bucket import Bucket
-from redis_counters.protocol.exchange.members import EVICTED, Member
+from redis_counters.protocol.exchange.members import EVICTED, look
 from redis_counters.protocol.exchange.route import Route
 from redis_counters.protocol.exchange.tally import Tally
 
-EVERY = 5.0  # seconds between attempts at the same shards, the first time: receipts come with the next pulls
+EVERY = 60.0  # seconds between attempts at the same shards, the first time; and before that, so that a fail-over that
+# takes back the delete at one region has happened by then, mostly: what was dropped is told by that one again
 MOST = 200  # shards at a time
-TRIES = 6  # then the shard waits for the comparison of everything
+TRIES = 4  # then the shard waits for the comparison of everything
 
 
 class Say(NamedTuple):
@@ -29,18 +30,15 @@ class Say(NamedTuple):
     kept: Sequence[bytes]
 
 
-def say_of(members: Mapping[bytes, Member], own: bytes) -> Say:
-    """Return it, by what a region has recorded."""
+def say(route: Route, side: int) -> Asks[Say]:
+    """Return it, by what a side has recorded just now: a region that was added since has not heard of what it had."""
+    own = route.names[side]
+    members = (yield from on(side, look(route.keys.namespace, own))).members
     kept = [name for name, member in members.items() if member.state == EVICTED]
     return Say([name for name in members if name != own and name not in kept], kept)
 
 
-def drop(route: Route, side: int, bucket: int, say: Say, shards: Sequence[bytes]) -> Command:
-    """Return the command that does it."""
-    return route.drop(side, bucket, say.peers, say.kept, shards)
-
-
-def tidy(route: Route, bucket: Bucket, says: tuple[Say, Say], tally: Tally, now: float, *, both: bool) -> Asks[None]:
+def tidy(route: Route, bucket: Bucket, tally: Tally, now: float, *, both: bool) -> Asks[None]:
     """What was noticed while pulling is dropped at the destination, if it may be.
 
     ``both``: at the source, too; where the counter was deleted nobody tells of it.
@@ -49,9 +47,10 @@ def tidy(route: Route, bucket: Bucket, says: tuple[Say, Say], tally: Tally, now:
     prefix = route.prefix(bucket.number)
     shards = [prefix + member for member in members]
     for side in (DESTINATION, SOURCE) if both else (DESTINATION,):
-        if not says[side].peers:
+        peers, kept = yield from say(route, side)
+        if not peers:
             continue
-        (raw,) = yield Ask(side, [drop(route, side, bucket.number, says[side], shards)])
+        (raw,) = yield Ask(side, [route.drop(side, bucket.number, peers, kept, shards)])
         reply = reply_of(raw, Script.ENTRIES_DROP)
         if reply.word == "OTHERS":
             route.learn(side, [reply.text(n) for n in range(len(reply.values))])

@@ -20,7 +20,7 @@ from redis_counters.protocol.exchange.pull import pull
 from redis_counters.protocol.exchange.returning import admit, evict, forget_others
 from redis_counters.protocol.exchange.route import Route
 from redis_counters.protocol.exchange.tally import Tally
-from redis_counters.protocol.exchange.tidying import Say, say_of, tidy
+from redis_counters.protocol.exchange.tidying import tidy
 from tests.simulation.ledger import Violation
 from tests.simulation.plan import BUCKETS
 from tests.simulation.regions.plan import NAMES, Plan
@@ -179,19 +179,12 @@ class World:
 
     def tidy(self, source: int, destination: int, number: int) -> Going:
         route, bucket = self.route(source, destination), self.bucket(source, destination, number)
-        sides, says = self._sides(source, destination)
-        both = self.linked(destination, source)
-        return Going(tidy(route, bucket, says, Tally(), self.now, both=both) if bucket.floored else _nothing(), sides)
+        asks = tidy(route, bucket, Tally(), self.now, both=self.linked(destination, source))
+        return Going(asks if bucket.floored else _nothing(), (self.regions[source], self.regions[destination]))
 
     def compare(self, source: int, destination: int, number: int) -> Going:
-        sides, says = self._sides(source, destination)
-        return Going(Comparison(self.route(source, destination), number, says, both=True).whole(Tally()), sides)
-
-    def _sides(self, source: int, destination: int) -> tuple[tuple[Region, Region], tuple[Say, Say]]:
-        """Return the two, and who has a say in what they drop."""
-        sides = self.regions[source], self.regions[destination]
-        one, other = (say_of(self._plain(side, look(NAMESPACE, side.name)).members, side.name) for side in sides)
-        return sides, (one, other)
+        comparison = Comparison(self.route(source, destination), number, both=True)
+        return Going(comparison.whole(Tally()), (self.regions[source], self.regions[destination]))
 
     def go(self, going: Going, fates: Iterator[str]) -> None:
         """The piece goes on, command by command, each with a fate, until it is over, broken off, or waits."""
