@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import redis_counters.asyncio
-from redis_counters import Event, Unavailable
+from redis_counters import Event, Exchange, Unavailable
 from redis_counters.drivers.redis_py.lanes import BlockingLane
 from redis_counters.protocol.commands import Command, hgetall
 from tests.faces.either import commandstats, reset_stats
@@ -47,6 +47,13 @@ def without_end() -> Generator[Mapping[bytes, Any], Mapping[bytes, Any], Any]:
 
     found = yield {b"eu": plan(), b"us": plan()}
     return found[b"eu"]
+
+
+def connected(exchange: Exchange) -> None:
+    """All pairs find open connections: a handshake with a server that is frozen lasts as long as its time-out."""
+    for place in exchange._places.places.values():
+        with place.transport.lane(), place.transport.lane():
+            pass
 
 
 def waiting_at(server: RealServer) -> int:
@@ -108,6 +115,7 @@ def test_closed_while_it_is_waited_for(two: Regions, caplog: pytest.LogCaptureFi
     two.waited_for("us")
     exchange = two.exchange()
     exchange.run_once()
+    connected(exchange)
     two.servers["us"].pause()
     said: list[BaseException] = []
 
@@ -210,6 +218,7 @@ def test_a_timeout_holds_while_others_wait_for_the_region(two: Regions) -> None:
     two.waited_for("us")
     with two.exchange() as exchange:
         exchange.run_once()
+        connected(exchange)
         two.servers["us"].pause()
         try:
             until(lambda: waiting_at(two.servers["us"]) == 2, "the background waits")
@@ -245,6 +254,7 @@ def test_an_interrupt_does_not_wait_for_the_region(two: Regions) -> None:
     two.waited_for("us")
     exchange = two.exchange()
     exchange.run_once()
+    connected(exchange)
     two.servers["us"].pause()
     this = threading.get_ident()
 
@@ -291,6 +301,7 @@ def test_who_waits_for_a_region_that_was_replaced_begins_anew(two: Regions) -> N
         session(link)
 
     runner._session = counted  # type: ignore[method-assign]
+    connected(exchange)
     exchange.start()
     two.servers["us"].pause()
     try:
@@ -353,6 +364,7 @@ def test_who_waits_for_a_region_that_is_evicted_is_told_so(two: Regions) -> None
     exchange = two.exchange()
     exchange.run_once()
     until(lambda: not at_work(), "those of before have ended")
+    connected(exchange)
     two.servers["us"].pause()
     said: list[Unavailable] = []
 
@@ -365,7 +377,7 @@ def test_who_waits_for_a_region_that_is_evicted_is_told_so(two: Regions) -> None
     waiting = threading.Thread(target=wait)
     try:
         waiting.start()
-        until(at_work, "it is waited for")
+        until(lambda: waiting_at(two.servers["us"]) == 2, "it is waited for")
         exchange._places.unlink("us")
         waiting.join(PATIENCE)
     finally:
