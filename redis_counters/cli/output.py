@@ -103,5 +103,6 @@ def print_table(
 
 
 def complain(message: str) -> None:
-    """One line on standard error."""
-    print(f"redis-counters: {message}", file=sys.stderr, flush=True)
+    """One line on standard error; in one piece, as other threads may complain too."""
+    sys.stderr.write(f"redis-counters: {message}\n")
+    sys.stderr.flush()

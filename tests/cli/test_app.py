@@ -12,7 +12,7 @@ import typer
 
 import redis_counters
 from redis_counters import Counters
-from redis_counters.cli import options
+from redis_counters.cli import options, output
 from redis_counters.cli.app import app
 from tests.cli.commands import COMMAND, TIMEOUT, environment, run, values
 from tests.servers import NOWHERE, RealServer
@@ -284,3 +284,19 @@ def _without(
     """Run a command in a shell that closes one of its standard streams."""
     script = ["sh", "-c", f'"$@" {closed}', "sh", *COMMAND, *arguments]
     return subprocess.run(script, input=stdin, capture_output=True, timeout=TIMEOUT, env=environment(server))
+
+
+def test_a_complaint_is_written_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several threads may complain at once, and each line is one of them."""
+    written: list[str] = []
+
+    class Recorder:
+        def write(self, text: str) -> None:
+            written.append(text)
+
+        def flush(self) -> None:
+            written.append("flushed")
+
+    monkeypatch.setattr(sys, "stderr", Recorder())
+    output.complain("no")
+    assert written == ["redis-counters: no\n", "flushed"]

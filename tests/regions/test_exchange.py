@@ -136,7 +136,9 @@ def test_another_reason_is_told_too(two: Regions) -> None:
     events: list[Event] = []
 
     def told(what: str) -> bool:
-        return any(e.kind is EventKind.EXCHANGE_FAILED and what in e.message for e in events)
+        """By both pairs."""
+        failed = [e.message for e in events if e.kind is EventKind.EXCHANGE_FAILED and what in e.message]
+        return {message.partition(":")[0] for message in failed} == {"eu to us", "us to eu"}
 
     with two.exchange(observer=events.append):
         two.incr("us", "hot")
