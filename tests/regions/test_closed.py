@@ -8,7 +8,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -110,31 +111,39 @@ def test_closed_asyncio(two: Regions, call: str, caplog: pytest.LogCaptureFixtur
     assert (meta(two), caplog.records) == (before, [])
 
 
-def test_closed_while_it_is_waited_for(two: Regions, caplog: pytest.LogCaptureFixture) -> None:
-    """By another thread, while a region does not answer."""
-    two.waited_for("us")
-    exchange = two.exchange()
+@contextmanager
+def waiting(here: Regions) -> Iterator[tuple[Exchange, list[str]]]:
+    """An exchange, and what a thread is told that waits for it until the end, because a region does not answer."""
+    here.waited_for("us")
+    exchange = here.exchange()
     exchange.run_once()
+    until(lambda: not at_work(), "those of before have ended")
     connected(exchange)
-    two.servers["us"].pause()
-    said: list[BaseException] = []
+    here.servers["us"].pause()
+    said: list[str] = []
 
     def wait() -> None:
         try:
             exchange.run_once()
         except Unavailable as error:
-            said.append(error)
+            said.append(str(error))
 
-    waiting = threading.Thread(target=wait)
+    thread = threading.Thread(target=wait)
     try:
-        with caplog.at_level(logging.WARNING, logger="redis_counters"):
-            waiting.start()
-            until(lambda: waiting_at(two.servers["us"]) == 2, "it is waited for")
-            exchange.close()
-            waiting.join(PATIENCE)
+        thread.start()
+        until(lambda: waiting_at(here.servers["us"]) == 2, "it is waited for")
+        yield exchange, said
+        thread.join(PATIENCE)
     finally:
-        two.servers["us"].resume()
-    assert [str(error) for error in said] == ["this exchange is closed"]
+        here.servers["us"].resume()
+        exchange.close()
+
+
+def test_closed_while_it_is_waited_for(two: Regions, caplog: pytest.LogCaptureFixture) -> None:
+    """By another thread, while a region does not answer."""
+    with caplog.at_level(logging.WARNING, logger="redis_counters"), waiting(two) as (exchange, said):
+        exchange.close()
+    assert said == ["this exchange is closed"]
     assert caplog.records == []
 
 
@@ -360,30 +369,9 @@ def test_who_waits_as_long_as_it_takes(two: Regions, patience: float) -> None:
 
 def test_who_waits_for_a_region_that_is_evicted_is_told_so(two: Regions) -> None:
     """It is not the time that is over: there may be no limit."""
-    two.waited_for("us")
-    exchange = two.exchange()
-    exchange.run_once()
-    until(lambda: not at_work(), "those of before have ended")
-    connected(exchange)
-    two.servers["us"].pause()
-    said: list[Unavailable] = []
-
-    def wait() -> None:
-        try:
-            exchange.run_once()
-        except Unavailable as error:
-            said.append(error)
-
-    waiting = threading.Thread(target=wait)
-    try:
-        waiting.start()
-        until(lambda: waiting_at(two.servers["us"]) == 2, "it is waited for")
+    with waiting(two) as (exchange, said):
         exchange._places.unlink("us")
-        waiting.join(PATIENCE)
-    finally:
-        two.servers["us"].resume()
-        exchange.close()
-    assert ["evicted" in str(error) for error in said] == [True]
+    assert ["evicted" in each for each in said] == [True]
 
 
 def test_who_awaits_a_region_that_gets_another_client_is_told_so(two: Regions) -> None:
