@@ -22,12 +22,14 @@ REPLY  OK mark more [member]...   the mark to be kept once the members are merge
        OTHERS region...           nothing written: there is an index of what was merged from these, too
        UNJOINED                   nothing written: changes are not stamped here
 ERROR  BADARG ...                 nothing written
-COST   O(others); up to 2 commands each; and of the changes only what is told
+COST   O(others); up to 2 commands each; of the changes only what is told, and of notes not many more names
 ]]
 local registry, call, pcall = KEYS[1], redis.call, redis.pcall
 -- include parts/whole.lua
 
 -- include parts/unnamed.lua
+
+-- include parts/enter_notes.lua
 
 local peer, mark, most = ARGV[1], ARGV[2], whole(ARGV[3] or '')
 if not most or most < 1 then return redis.error_reply('BADARG changes_list: most is no number above 0') end
@@ -52,8 +54,12 @@ if theirs == incarnation and tonumber(reached) <= version then
   end
 end
 
+-- What is not entered yet is told the next time, and so is all that has changed later.
+local first_left = enter_notes(KEYS[4], most)
+local last = first_left and first_left - 1 or version
+
 local first = since < full and 3 or 4
-local low, high = string.format('(%.0f', since), string.format('%.0f', version)
+local low, high = string.format('(%.0f', since), string.format('%.0f', last)
 -- Members and scores in turn; of one index they come in the order of scores, each once.
 local found, indexes = {}, 0
 for n = first, #KEYS do
@@ -67,7 +73,7 @@ for n = first, #KEYS do
     end
   end
 end
-local covered = version
+local covered = last
 if #found > 2 * most then
   if indexes > 1 then
     local pairs_found = {}

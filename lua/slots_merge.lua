@@ -25,8 +25,7 @@ REPLY  OK seq [index error]...   applied; the items listed (from 1) were refused
        MISSING index...          nothing written: these known items have no slot, somebody deleted it
        SEALED [index id]...      nothing written: these known or floored items are of shards sealed with that id
 ERROR  BADARG ...                nothing written
-COST   O(items); up to 4 commands each, mostly 1 or 2; of one that expires up to 3 more;
-       of a new shard, where changes are stamped, up to 2 more, but mostly none
+COST   O(items); up to 4 commands each, mostly 1 or 2; of one that expires up to 3 more
 ]]
 local KEYS, ARGV = KEYS, ARGV -- as locals: thousands of looks at globals are a twentieth of a flush
 local registry, actor = KEYS[1], ARGV[1]
@@ -55,7 +54,7 @@ for v = first_expiry, #ARGV, 2 do
   expiries[item] = ARGV[v + 1]
 end
 
-local settled = redis.call('HMGET', registry, actor, 'v', 'n', 'g')
+local settled = redis.call('HMGET', registry, actor, 'v', 'n', 'g', 'p')
 local record, version, generation = settled[1], settled[2], settled[4]
 local state, recorded, rest = string.match(record or '', '^(%a) (%d+) %d+ (.*)$')
 if not state then return {'UNKNOWN'} end
@@ -122,6 +121,12 @@ local stamp = version and string.format('%.0f', tonumber(version) + 1)
 if stamp then call('ZADD', KEYS[2], 'XX', '0', '') end -- what would be refused later is refused now
 local changed = {}
 
+-- Names of shards of which nothing has changed but what is counted under their live dots. Many of them are not entered
+-- in the index one by one, which would take as long as all the rest, but are one member, a note: its score is less than
+-- 0 by the stamp, so nobody is told of it. Who asks for changes enters them first (parts/enter_notes.lua).
+local FEW, MOST = 50, 20000 -- names in a note, at least; in all notes, about
+local names, count, noted = {}, 0, tonumber(settled[5] or '0')
+
 -- Redis refuses for lack of memory only before a script's first write, and PEXPIREAT needs none.
 if next(expiries) then call('HSET', registry, actor, record) end
 
@@ -149,22 +154,21 @@ end
 
 -- include parts/give_dot.lua
 
--- These shards, that are all new, are stamped. Returns by item what the index knew, if that is any: who is in it with
--- this very stamp has just come.
-local from, first_dot, stamped = #registry + 2, generation .. '.0', false
-local function stamp_new(first, last)
-  local stamps, n = {}, 0
-  for i = first, last do
-    stamps[n + 1], stamps[n + 2] = stamp, sub(KEYS[i + 2], from)
-    n = n + 2
+-- These shards are all new, and have changed. Returns by item what the index knew, if that is any.
+local from, first_dot = #registry + 2, generation .. '.0'
+local function known_of(first, last)
+  local before = count
+  for i = first + 2, last + 2 do
+    count = count + 1
+    names[count] = sub(KEYS[i], from)
   end
-  stamped = true
-  if call('ZADD', KEYS[2], 'NX', unpack(stamps, 1, n)) * 2 == n then return nil end
-  local members, known = {}, {}
-  for i = 1, n / 2 do members[i] = stamps[2 * i] end
-  local scores = call('ZMSCORE', KEYS[2], unpack(members))
-  for i = first, last do known[i] = scores[i - first + 1] ~= stamp end
-  call('ZADD', KEYS[2], unpack(stamps, 1, n))
+  local stamps, known = call('ZMSCORE', KEYS[2], unpack(names, before + 1, count)), nil
+  for i = 1, count - before do
+    if stamps[i] then
+      known = known or {}
+      known[first + i - 1] = true
+    end
+  end
   return known
 end
 
@@ -175,7 +179,7 @@ for first = 1, first_known - 1, GROUP do
   local last = math.min(first + GROUP, first_known) - 1
   local there = call('EXISTS', unpack(KEYS, first + 2, last + 2))
   local all_new, all_there = there == 0 and not next(expired), there > last - first
-  local known = all_new and stamp and stamp_new(first, last)
+  local known = all_new and stamp and known_of(first, last)
   for i = first, last do
     local key, total = KEYS[i + 2], ARGV[i + 12]
     field = i > fresh_plus and minus or plus
@@ -203,7 +207,6 @@ for first = 1, first_known - 1, GROUP do
   end
 end
 field = plus
-local count = #changed
 for i = first_known, last_known do
   if i == turn then field = minus end
   local old, total = olds[i], ARGV[i + 12]
@@ -213,8 +216,8 @@ for i = first_known, last_known do
     local key = KEYS[i + 2]
     call('HSET', key, field, total)
     if stamp then
-      changed[count + 1], changed[count + 2] = stamp, sub(key, from)
-      count = count + 2
+      count = count + 1
+      names[count] = sub(key, from)
     end
   end
 end
@@ -266,10 +269,23 @@ local fields = {actor, record}
 if dot_used then
   fields[3], fields[4] = 'n', highest
 end
+-- (A name may be any bytes: one that has a newline in it is in no note.)
+if count >= FEW and noted < MOST and not string.find(table.concat(names), '\n', 1, true) then
+  local new = call('ZADD', KEYS[2], '-' .. stamp, '\n' .. table.concat(names, '\n'))
+  if new == 1 then
+    fields[#fields + 1] = 'p'
+    fields[#fields + 1] = string.format('%.0f', noted + count)
+  end
+else
+  for i = 1, count do
+    changed[#changed + 1] = stamp
+    changed[#changed + 1] = names[i]
+  end
+end
 for first = 1, #changed, 2000 do
   call('ZADD', KEYS[2], unpack(changed, first, math.min(first + 1999, #changed)))
 end
-if #changed > 0 or stamped then
+if #changed > 0 or count > 0 then
   fields[#fields + 1] = 'v'
   fields[#fields + 1] = stamp
 end

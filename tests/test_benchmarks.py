@@ -51,7 +51,7 @@ def own() -> Iterator[Server]:
         (cluster, 3, 2),
         (reads, 4, 3),
         (once, 2, 2),
-        (regions, 5, 1),
+        (regions, 5, 2),
         (shards, 1, 1),
         (growth, 4, 7),
         (units, 0, 11),

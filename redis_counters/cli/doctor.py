@@ -224,6 +224,7 @@ def try_exchanging(client: Client, namespace: bytes) -> Iterator[Trial]:
     yield _try(client, "ZREVRANGE", key, 0, 0)[0]
     yield _try(client, "ZREVRANGEBYSCORE", key, 0, 0)[0]
     yield _try(client, "ZCOUNT", key, 0, 0)[0]
+    yield _try(client, "ZREM", key, b"m")[0]
     yield _try(client, "ZSCAN", key, b"0")[0]
 
 

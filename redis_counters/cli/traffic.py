@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from redis_counters.cli.region_facts import Facts
 from redis_counters.drivers.transport import Transport
@@ -26,7 +27,7 @@ class Traffic:
 def behind(source: Facts, server: Transport, peer: str, here: Facts) -> int:
     """Return how many entries changed in the source, or came there from others, that ``here`` has not pulled.
 
-    Cost: 1 round trip, O(buckets x regions).
+    Cost: 2 round trips, O(buckets x regions).
     """
     assert source.keys is not None
     asked = []
@@ -39,19 +40,29 @@ def behind(source: Facts, server: Transport, peer: str, here: Facts) -> int:
             source.keys.merged(number, name.encode()) for name in source.members if name not in (peer, source.region)
         ]
         asked += [Command(None, (index,), (least, b"+inf"), b"ZCOUNT") for index in indexes]
-    return sum(map(_number, server.ask(asked)))
+    return sum(map(_number, server.ask(asked))) + sum(looked(source.keys, server).noted)
 
 
-def versions(keys: KeySpace, server: Transport) -> list[int]:
-    """Return the versions of all buckets. Cost: 1 round trip."""
-    answers = server.ask([hmget(registry, (b"v",)) for registry in keys.registries])
-    return [_number(list_of(answer, 1)[0] or 0) for answer in answers]
+class Looked(NamedTuple):
+    """By bucket: the version of its last change, and how many names are noted and not in its change index yet."""
+
+    versions: Sequence[int]
+    noted: Sequence[int]
 
 
-def traffic(keys: KeySpace, server: Transport, region: str, since: Sequence[int], seconds: float) -> Traffic:
-    """Return what changed since these versions, which were those of so many seconds ago. Cost: 2 round trips."""
+def looked(keys: KeySpace, server: Transport) -> Looked:
+    """Return how far a region is. Cost: 1 round trip."""
+    answers = server.ask([hmget(registry, (b"v", b"p")) for registry in keys.registries])
+    return Looked(*zip(*([_number(raw or 0) for raw in list_of(answer, 2)] for answer in answers), strict=True))
+
+
+def traffic(keys: KeySpace, server: Transport, region: str, since: Looked, seconds: float) -> Traffic:
+    """Return what has changed since so many seconds ago, when the region was so far. Cost: 3 round trips."""
     indexes = [keys.index(bucket) for bucket in range(keys.buckets)]
-    asked = [Command(None, (x,), (b"(%d" % v, b"+inf"), b"ZCOUNT") for x, v in zip(indexes, since, strict=True)]
+    more = sum(max(now - then, 0) for now, then in zip(looked(keys, server).noted, since.noted, strict=True))
+    asked = [
+        Command(None, (x,), (b"(%d" % v, b"+inf"), b"ZCOUNT") for x, v in zip(indexes, since.versions, strict=True)
+    ]
     asked += [Command(None, (x,), (b"+inf", b"(0", b"LIMIT", 0, _SAMPLE), b"ZREVRANGEBYSCORE") for x in indexes]
     answers = server.ask(asked)
     counts, samples = answers[: keys.buckets], answers[keys.buckets :]
@@ -68,7 +79,7 @@ def traffic(keys: KeySpace, server: Transport, region: str, since: Sequence[int]
     told = [len(text) for text in texts if isinstance(text, bytes) and text]
     names = [len(member) for some in members for member in some]
     size = sum(told) / len(told) + sum(names) / len(names) if told else None
-    return Traffic(size, sum(map(_number, counts)) / seconds if seconds else None)
+    return Traffic(size, (sum(map(_number, counts)) + more) / seconds if seconds else None)
 
 
 def _key(keys: KeySpace, member: bytes) -> bytes:

@@ -13,6 +13,7 @@ from redis_counters.drivers.transport import Transport
 from redis_counters.protocol.answers import list_of
 from redis_counters.protocol.commands import Command, ErrorReply, Script, pieces
 from redis_counters.protocol.exchange.joining import walk_over
+from redis_counters.protocol.exchange.notes import names_in
 from redis_counters.protocol.keys import KeySpace, name_of, shard_of
 from redis_counters.protocol.refusals import error_for
 from redis_counters.protocol.registry import scanned
@@ -133,13 +134,24 @@ class Verifier:
         )
 
     def _stamps(self, owner: Region, shard: Shard) -> Iterator[int]:
+        if shard in self._noted(owner, shard.bucket):
+            return  # nobody has been told of its last change
         (raw,) = owner.server.ask([Command(None, (self._keys.index(shard.bucket),), (shard.member,), b"ZSCORE")])
         if isinstance(raw, (bytes, float)):
             yield int(float(raw))
 
     def _indexed(self, region: Region, bucket: int) -> set[Shard]:
         """The shards that a region remembers to have had."""
-        return {s for index in self._indexes(region, bucket) for s in self._members(region, bucket, index)}
+        noted = self._noted(region, bucket)  # first: what is entered meanwhile may be missed below
+        return noted.union(*(self._members(region, bucket, index) for index in self._indexes(region, bucket)))
+
+    def _noted(self, region: Region, bucket: int) -> set[Shard]:
+        """Those that have changed, and are not in the change index yet."""
+        asked = Command(None, (self._keys.index(bucket),), (b"-inf", b"(0"), b"ZRANGEBYSCORE")
+        (raw,) = region.server.ask([asked])
+        notes = list_of(raw) if raw else []
+        names = (name for note in notes if isinstance(note, bytes) for name in names_in(note))
+        return {shard for name in names if (shard := _shard(bucket, name)) is not None}
 
     def _indexes(self, region: Region, bucket: int) -> list[bytes]:
         """One for each region, itself first."""
@@ -147,7 +159,7 @@ class Verifier:
         return [self._keys.index(bucket), *(self._keys.merged(bucket, name.encode()) for name in peers)]
 
     def _members(self, region: Region, bucket: int, index: bytes) -> Iterator[Shard]:
-        """Those with a stamp: a member without one stands for no shard (region_join)."""
+        """Those with a stamp: a member without one stands for no shard (region_join), and a note has another."""
         cursor, begun = b"0", False
         while not begun or cursor != b"0":
             begun = True
@@ -165,20 +177,26 @@ class Verifier:
         lying: set[Shard] = set()
 
         def visit(found: dict[int, list[bytes]]) -> Generator[list[Command], list[object], None]:
-            pages = [[Shard(bucket, shard_of(key), name_of(key)) for key in keys] for bucket, keys in found.items()]
-            answers = yield [
-                Command(None, (index,), [shard.member for shard in page], b"ZMSCORE")
-                for page in pages
-                for index in self._indexes(region, page[0].bucket)
-            ]
-            for page, told in zip(pages, pieces(answers, len(self._names)), strict=True):
-                scores = zip(*(list_of(raw, len(page)) for raw in told), strict=True)
-                lying.update(
-                    shard for shard, each in zip(page, scores, strict=True) if all(score is None for score in each)
-                )
+            for bucket, keys in found.items():
+                shards = [Shard(bucket, shard_of(key), name_of(key)) for key in keys]
+                lying.update((yield from self._unstamped(region, shards)))
 
         driven(region.server, walk_over(self._keys, list(range(self._keys.buckets)), visit))
+        for bucket in sorted({shard.bucket for shard in lying}):
+            lying -= self._noted(region, bucket)
+            for page in pieces(sorted(shard for shard in lying if shard.bucket == bucket), PAGE):
+                lying.difference_update(page)
+                lying.update(driven(region.server, self._unstamped(region, page)))  # not entered meanwhile either
         return sorted(lying)
+
+    def _unstamped(
+        self, region: Region, shards: Sequence[Shard]
+    ) -> Generator[list[Command], list[object], list[Shard]]:
+        """Return which of these shards of one bucket no index has by name."""
+        members = [shard.member for shard in shards]
+        answers = yield [Command(None, (x,), members, b"ZMSCORE") for x in self._indexes(region, shards[0].bucket)]
+        scores = zip(*(list_of(raw, len(members)) for raw in answers), strict=True)
+        return [shard for shard, each in zip(shards, scores, strict=True) if all(score is None for score in each)]
 
 
 def _shard(bucket: int, member: object) -> Shard | None:

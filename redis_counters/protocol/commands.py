@@ -42,6 +42,7 @@ class Script(Enum):
     SHARD_RENEW = "shard_renew"
     SHARD_FLOOR = "shard_floor"
     CHANGES_LIST = "changes_list"
+    NOTES_ENTER = "notes_enter"
     ENTRIES_READ = "entries_read"
     ENTRIES_MERGE = "entries_merge"
     ENTRIES_DIGEST = "entries_digest"
@@ -133,6 +134,7 @@ CONTRACTS: dict[Script, Contract] = {
         ("OK", "OTHERS", "UNJOINED"),
         more_keys="others",
     ),
+    Script.NOTES_ENTER: Contract(("registry", "index"), ("most",), ("OK",)),
     Script.ENTRIES_READ: Contract((), ("region", "without"), (), more_keys="shards", writes=False),
     Script.ENTRIES_MERGE: Contract(
         ("registry", "marks", "index", "merged"),

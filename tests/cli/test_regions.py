@@ -461,6 +461,29 @@ def test_verify_finds_what_no_index_has(servers: list[RealServer]) -> None:
     assert found["equal"]
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_what_is_only_noted_is_seen(servers: list[RealServer], known: bool) -> None:
+    """Of large flushes: as behind, and as not pulled yet; new counters, and such as were pulled before."""
+    names = [f"name:{n}" for n in range(2_000)]
+
+    def count() -> None:
+        with Counters.from_url(servers[0].url) as counters:
+            for name in names:
+                counters.incr(name)
+
+    if known:
+        count()
+    exchange(servers[:2])
+    count()
+    found = told("regions", "list", *arguments(servers[:2]))
+    assert [pair["behind"] for pair in found["pairs"]] == [0, 2_000]
+    assert [pair["entries_per_second"] for pair in found["pairs"]] == [0, 0]
+    assert sorted(differences(*arguments(servers[:2]))) == [(n, "us", "eu", 1, "not_pulled") for n in sorted(names)]
+    assert told("verify", "--wait", "0", *arguments(servers[:2]), code=1)["in_no_index"] == []
+    exchange(servers[:2])
+    assert told("verify", *arguments(servers[:2]))["shards"] == 2_000
+
+
 def test_verify_compares_many_counters_by_pages(servers: list[RealServer]) -> None:
     with Counters.from_url(servers[0].url) as counters:
         for number in range(10_000):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 from redis_counters.protocol.commands import Argument, Script
+from redis_counters.protocol.exchange.notes import names_in
 from tests.lua.calls import GENERATION, INDEX, META, REGISTRY, Answer, Bucket
 
 MARKS = b"{rc:0}:m"
@@ -40,6 +42,24 @@ def forget(bucket: Bucket, *shards: bytes) -> Answer:
 def changes(bucket: Bucket, mark: bytes = b"-", most: int = 1000, *, peer: bytes = PEER, others: int = 0) -> Answer:
     keys = [REGISTRY, MARKS, merged_key(peer), INDEX, *(merged_key(b"r%d" % n) for n in range(others))]
     return bucket.call(Script.CHANGES_LIST, keys, [peer, mark, most])
+
+
+def note(bucket: Bucket, *shards: bytes) -> int:
+    """Note these shards, as a large flush does. Return the version."""
+    version = bucket.client.hincrby(REGISTRY, "v", 1)
+    bucket.client.zadd(INDEX, {b"".join(b"\n" + member(shard) for shard in shards): -version})
+    bucket.client.hincrby(REGISTRY, "p", len(shards))
+    return int(version)
+
+
+def enter(bucket: Bucket, most: int = 1000) -> Answer:
+    return bucket.call(Script.NOTES_ENTER, [REGISTRY, INDEX], [most])
+
+
+def notes(bucket: Bucket) -> dict[int, list[bytes]]:
+    """Return what is noted, by version."""
+    found: Any = bucket.client.zrangebyscore(INDEX, "-inf", "(0", withscores=True)
+    return {-int(score): names_in(note) for note, score in found}
 
 
 def told(answer: Answer) -> tuple[bytes, bool, list[bytes]]:
@@ -92,7 +112,9 @@ def drop(
 
 
 def stamps(bucket: Bucket, index: bytes = INDEX) -> dict[bytes, int]:
-    """Return the members of an index and their versions."""
+    """Return the members of an index and their versions; what is noted is entered before."""
+    if index == INDEX and notes(bucket):
+        enter(bucket, sys.maxsize)
     found: Any = bucket.client.zrange(index, 0, -1, withscores=True)
     return {name: int(score) for name, score in found}
 

@@ -297,6 +297,11 @@ def dropped(bucket: Bucket) -> Answer:
     return regions.drop(bucket, A, indexes=[regions.merged_key()])
 
 
+def entered(bucket: Bucket) -> Answer:
+    regions.note(bucket, A)
+    return regions.enter(bucket)
+
+
 def dropped_in_part(bucket: Bucket) -> Answer:
     told_by_a_peer(bucket)
     return regions.drop(bucket, A)
@@ -410,6 +415,7 @@ SCENARIOS: dict[tuple[Script, str], Scenario] = {
     (Script.CHANGES_LIST, "OK"): listed,
     (Script.CHANGES_LIST, "OTHERS"): listed_in_part,
     (Script.CHANGES_LIST, "UNJOINED"): listed_in_one_deployment,
+    (Script.NOTES_ENTER, "OK"): entered,
     (Script.ENTRIES_MERGE, "OK"): told_by_a_peer,
     (Script.ENTRIES_MERGE, "OTHER"): told_too_late,
     (Script.ENTRIES_MERGE, "UNJOINED"): told_to_one_deployment,
@@ -436,6 +442,13 @@ def most_to_list(bucket: Bucket, names: Sequence[bytes]) -> Callable[[Bucket], A
     for n in range(len(names)):
         bucket.client.zadd(regions.merged_key(b"r%d" % n), {"0:x": 2, "0:y": 2})
     return lambda given: regions.changes(given, mark, 1, others=len(names))
+
+
+def most_to_enter(bucket: Bucket, names: Sequence[bytes]) -> Callable[[Bucket], Answer]:
+    """A note for each name."""
+    for name in names:
+        regions.note(bucket, name)
+    return lambda given: regions.enter(given, len(names))
 
 
 def most_to_read(bucket: Bucket, names: Sequence[bytes]) -> Callable[[Bucket], Answer]:
@@ -483,6 +496,7 @@ def most_to_forget(bucket: Bucket, names: Sequence[bytes]) -> Callable[[Bucket],
 REGIONS: dict[Script, Callable[[Bucket, Sequence[bytes]], Callable[[Bucket], Answer]]] = {
     Script.REGION_JOIN: most_to_join,
     Script.CHANGES_LIST: most_to_list,
+    Script.NOTES_ENTER: most_to_enter,
     Script.ENTRIES_READ: most_to_read,
     Script.ENTRIES_MERGE: most_to_merge,
     Script.ENTRIES_DIGEST: most_to_digest,

@@ -25,6 +25,10 @@ TIME = {
     "time[1]": "a time in seconds; a thousand times as much is below 2^53 too",
     "time[2]": "microseconds of a second",
 }
+NOTED = {
+    "string.sub(score, 2)": "versions count up from 1",
+    "call('HGET', registry, 'p') or '0'": "how many names are noted",
+}
 NUMBERS: dict[Script, dict[str, str]] = {
     Script.NAMESPACE_OPEN: {},
     Script.ACTOR_OPEN: {
@@ -55,6 +59,7 @@ NUMBERS: dict[Script, dict[str, str]] = {
         "recorded": "a number of a flush",
         "settled[3]": "numbers of actors and dots count up from 1",
         "version": "versions count up from 1",
+        "settled[5] or '0'": "how many names are noted",
     },
     Script.SLOTS_FOLD: {
         "text": "inside `whole`",
@@ -136,6 +141,12 @@ NUMBERS: dict[Script, dict[str, str]] = {
         "found[2]": "the same",
         "found[#found]": "the same",
         "found[2 * most + 2]": "the same",
+        **NOTED,
+    },
+    Script.NOTES_ENTER: {
+        "text": "inside `whole`",
+        "ARGV[1] or ''": "how many names are to be entered",
+        **NOTED,
     },
     Script.ENTRIES_READ: {"digits": TEN_DIGITS, "count": TEN_DIGITS, **TIME},
     Script.ENTRIES_MERGE: {
@@ -160,7 +171,8 @@ NUMBERS: dict[Script, dict[str, str]] = {
         "stamps[i] or ''": "the same, as a score",
     },
     Script.REGION_JOIN: {
-        "settled[2] or call('ZREVRANGE', KEYS[2], '0', '0', 'WITHSCORES')[2] or '0'": "versions count up from 1"
+        "settled[2] or call('ZREVRANGE', KEYS[2], '0', '0', 'WITHSCORES')[2] or '0'": "versions count up from 1",
+        "last_note or '0'": "the same",
     },
     Script.MEMBERS_SET: {},
     Script.MARKS_SET: {},

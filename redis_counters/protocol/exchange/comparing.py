@@ -3,7 +3,8 @@
 Pulling brings whatever changes. This finds what is not told as a change: counts that a region lost and its peers still
 have (a fail-over, a restored backup, a key deleted by hand), and shards that were refused when they were pulled.
 
-1. The members of the bucket's indexes, of both sides, in order: an index remembers keys that are gone.
+1. The members of the bucket's indexes, of both sides, in order: an index remembers keys that are gone. What was only
+   noted is entered before.
 2. Of 200 of them at a time each side says one number (`entries_digest`). Equal: nothing else travels.
 3. Else both tell what they hold; what one side lacks of an entry goes there as a repair, and nothing else.
 
@@ -20,6 +21,7 @@ from redis_counters.protocol.commands import Command, ErrorReply, Script
 from redis_counters.protocol.exchange.asks import DESTINATION, SOURCE, Ask, Asks
 from redis_counters.protocol.exchange.marks import NONE, is_void
 from redis_counters.protocol.exchange.members import unfinished
+from redis_counters.protocol.exchange.notes import is_note
 from redis_counters.protocol.exchange.pull import Unjoined, check_confirmed, learn, texts_of
 from redis_counters.protocol.exchange.route import Route
 from redis_counters.protocol.exchange.tally import Tally
@@ -31,6 +33,7 @@ from redis_counters.protocol.replies import BadReply
 
 CHUNK = 200  # shards that are compared at a time
 PAGE = 500  # members of an index that are read at a time
+MOST_ENTERED = 1000  # names at a time that were only noted
 ATTEMPTS = 5  # at a repair that another exchange makes void
 
 
@@ -67,13 +70,16 @@ class Comparison:
     def _list(self) -> Asks[list[bytes]]:
         found: set[bytes] = set()
         for side in (SOURCE, DESTINATION):
+            entering = self.route.enter_notes(self.bucket, MOST_ENTERED)
+            while reply_of(all_answered((yield Ask(side, [entering])))[0], Script.NOTES_ENTER).number(0):
+                pass
             reading = [(index, b"0") for index in self.route.indexes(side, self.bucket)]
             while reading:
                 answers = all_answered((yield Ask(side, [_zscan(index, cursor) for index, cursor in reading])))
                 rest = []
                 for (index, _), raw in zip(reading, answers, strict=True):
                     cursor, page = _page(raw, index)
-                    found.update(page)
+                    found.update(member for member in page if not is_note(member))
                     if cursor != b"0":
                         rest.append((index, cursor))
                 reading = rest

@@ -67,6 +67,10 @@ class Route:
             (self.destination, mark, most),
         )
 
+    def enter_notes(self, bucket: int, most: int) -> Command:
+        """Have a side enter in its change index about so many names of what it has only noted."""
+        return Command(Script.NOTES_ENTER, (self.keys.registries[bucket], self.keys.index(bucket)), (most,))
+
     def read(self, side: int, shards: Sequence[bytes], without: bytes = b"") -> Command:
         """Ask a side what it tells of these shards."""
         return Command(Script.ENTRIES_READ, shards, (self.names[side], without))

@@ -30,10 +30,12 @@ class RegionalDatabase(Database):
         self.commands |= {
             b"HKEYS": self.hkeys,
             b"ZADD": self.zadd,
+            b"ZREM": self.zrem,
             b"ZSCORE": self.zscore,
             b"ZMSCORE": self.zmscore,
             b"ZRANGEBYSCORE": self.zrangebyscore,
             b"ZREVRANGE": self.zrevrange,
+            b"ZREVRANGEBYSCORE": self.zrevrangebyscore,
             b"ZSCAN": self.zscan,
             b"PEXPIRETIME": self.pexpiretime,
         }
@@ -54,14 +56,16 @@ class RegionalDatabase(Database):
         return list(self._hash(key))
 
     def zadd(self, key: bytes, *pairs: bytes) -> int:
-        only_known, only_new = pairs[:1] == (b"XX",), pairs[:1] == (b"NX",)
+        option = pairs[0] if pairs[:1] in ((b"XX",), (b"NX",), (b"GT",)) else b""
         scores = dict(self._scores(key))
-        told = pairs[only_known or only_new :]
+        told = pairs[1 if option else 0 :]
         if not told or len(told) % 2:
             raise Failure("ERR syntax error")
         before = dict(scores)
         for score, member in zip(told[::2], told[1::2], strict=True):
-            if (member in scores or not only_known) and (member not in scores or not only_new):
+            old = scores.get(member)
+            refused = {b"XX": old is None, b"NX": old is not None, b"GT": old is not None and int(score) <= old}
+            if not refused.get(option, False):
                 scores[member] = int(score)
         if scores != before:
             self.writes += 1
@@ -75,16 +79,23 @@ class RegionalDatabase(Database):
     def zmscore(self, key: bytes, *members: bytes) -> list[bytes | None]:
         return [self.zscore(key, member) for member in members]
 
+    def zrem(self, key: bytes, *members: bytes) -> int:
+        scores = dict(self._scores(key))
+        found = [member for member in members if scores.pop(member, None) is not None]
+        if found:
+            self.writes += 1
+            self.keys[key] = SortedSet.of(scores)
+        return len(found)
+
     def zrangebyscore(self, key: bytes, low: bytes, high: bytes, *options: bytes) -> list[bytes]:
-        least = int(low[1:]) + 1 if low[:1] == b"(" else int(low)
-        found = sorted((score, member) for member, score in self._scores(key).items() if least <= score <= int(high))
-        if b"LIMIT" in options:
-            place = options.index(b"LIMIT")
-            start, most = int(options[place + 1]), int(options[place + 2])
-            found = found[start : start + most]
-        if b"WITHSCORES" in options:
-            return [part for score, member in found for part in (member, b"%d" % score)]
-        return [member for _, member in found]
+        return _some(self._within(key, low, high), options)
+
+    def zrevrangebyscore(self, key: bytes, high: bytes, low: bytes, *options: bytes) -> list[bytes]:
+        return _some(self._within(key, low, high)[::-1], options)
+
+    def _within(self, key: bytes, low: bytes, high: bytes) -> list[tuple[int, bytes]]:
+        least, most = _bound(low, 1), _bound(high, -1)
+        return sorted((score, member) for member, score in self._scores(key).items() if least <= score <= most)
 
     def zrevrange(self, key: bytes, first: bytes, last: bytes, *options: bytes) -> list[bytes]:
         """Of the highest ones, by place; places are counted from 0."""
@@ -108,3 +119,18 @@ class RegionalDatabase(Database):
         if isinstance(found, SortedSet):
             return found.scores
         raise Failure("WRONGTYPE Operation against a key holding the wrong kind of value")
+
+
+def _bound(text: bytes, within: int) -> float:
+    """Return a bound of scores, all of them whole numbers. ``within``: the next one inside of it."""
+    return int(text[1:]) + within if text[:1] == b"(" else float(text)
+
+
+def _some(found: list[tuple[int, bytes]], options: tuple[bytes, ...]) -> list[bytes]:
+    if b"LIMIT" in options:
+        place = options.index(b"LIMIT")
+        start, most = int(options[place + 1]), int(options[place + 2])
+        found = found[start : start + most]
+    if b"WITHSCORES" in options:
+        return [part for score, member in found for part in (member, b"%d" % score)]
+    return [member for _, member in found]

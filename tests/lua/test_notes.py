@@ -1,0 +1,289 @@
+"""What a large flush changes is noted as one, and entered in the change index by name before anybody is told of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import redis
+
+from redis_counters.drivers import lua_files
+from redis_counters.protocol.commands import Script
+from tests.lua.calls import INDEX, REGISTRY, Bucket, key
+from tests.lua.regions import changes, enter, join, member, note, notes, stamps, told
+from tests.lua.scenarios import denied, full_memory
+from tests.lua.test_changes_list import follow, version_of
+
+FEW, MOST = 50, 20_000  # of slots_merge
+NAMES = [key(i) for i in range(FEW)]
+A, B = key("a"), key("b")
+
+
+def totals(names: Sequence[bytes], total: int = 1) -> list[tuple[bytes, int]]:
+    return [(name, total) for name in names]
+
+
+def by_name(bucket: Bucket) -> dict[bytes, int]:
+    """Return what the index has, without entering anything."""
+    found: Any = bucket.client.zrange(INDEX, 0, -1, withscores=True)
+    return {name: int(score) for name, score in found if score > 0}
+
+
+def noted(bucket: Bucket) -> int:
+    return int(bucket.registry().get(b"p", 0))
+
+
+# --- what is noted -------------------------------------------------------------------------------------------------
+
+
+def test_a_large_flush_is_one_member(bucket: Bucket) -> None:
+    """Of new shards and of known ones, in their order, with its version below zero."""
+    join(bucket)
+    actor = bucket.actor()
+    bucket.merge(actor, 1, fresh_plus=totals(NAMES))
+    assert notes(bucket) == {2: [member(name) for name in NAMES]}
+    assert by_name(bucket) == {}
+    assert noted(bucket) == FEW
+    bucket.merge(actor, 2, 1, known_plus=totals(NAMES[::-1], 2))
+    assert notes(bucket) == {2: [member(name) for name in NAMES], 3: [member(name) for name in NAMES[::-1]]}
+    assert noted(bucket) == 2 * FEW
+    assert bucket.registry()[b"v"] == b"3"
+
+
+def test_a_smaller_one_is_entered_by_name(bucket: Bucket) -> None:
+    """What counts is how many have changed."""
+    join(bucket)
+    actor = bucket.actor()
+    bucket.merge(actor, 1, fresh_plus=totals(NAMES[1:]))
+    bucket.merge(actor, 2, 1, known_plus=totals(NAMES[1:]), fresh_plus=totals(NAMES[:1]))
+    assert by_name(bucket) == {member(NAMES[0]): 3, **{member(name): 2 for name in NAMES[1:]}}
+    assert (notes(bucket), noted(bucket)) == ({}, 0)
+
+
+def test_the_same_names_again_are_the_same_note(bucket: Bucket) -> None:
+    join(bucket)
+    actor = bucket.actor()
+    bucket.merge(actor, 1, fresh_plus=totals(NAMES))
+    for seq in (2, 3):
+        bucket.merge(actor, seq, seq - 1, known_plus=totals(NAMES, seq))
+    assert notes(bucket) == {4: [member(name) for name in NAMES]}
+    assert noted(bucket) == FEW
+
+
+def test_what_changes_otherwise_is_entered_at_once(bucket: Bucket) -> None:
+    """Where others count too, a floor is told, or a number of shards: beside a note there may be names."""
+    join(bucket)
+    bucket.merge(bucket.actor(b"otherowner1234"), 1, fresh_plus=[(A, 1)])
+    bucket.merge(
+        bucket.actor(),
+        1,
+        fresh_plus=[*totals([key(n) for n in range(1000, 1250)]), (A, 1)],
+        floored_plus=[(B, 5, 1)],
+        widened=[(key("c"), 3)],
+    )
+    assert by_name(bucket) == {b"0:a": 3, b"0:b": 3, b"0:c": 3}
+    assert notes(bucket) == {3: [b"0:%d" % n for n in range(1000, 1250)]}
+
+
+def test_a_name_may_hold_what_is_between_names(bucket: Bucket) -> None:
+    join(bucket)
+    odd = b"{rc:0}:c:0:x\n0:y"
+    bucket.merge(bucket.actor(), 1, fresh_plus=totals([*NAMES, odd]))
+    assert by_name(bucket) == {member(name): 2 for name in (*NAMES, odd)}
+
+
+def test_of_too_many_no_more_are_noted(bucket: Bucket) -> None:
+    """Where nobody asks for them. Once somebody has, it goes on."""
+    join(bucket)
+    actor = bucket.actor()
+    bucket.client.hset(REGISTRY, "p", MOST - 1)
+    bucket.merge(actor, 1, fresh_plus=totals(NAMES))
+    assert list(notes(bucket)) == [2]
+    assert noted(bucket) == MOST - 1 + FEW
+    bucket.merge(actor, 2, 1, known_plus=totals(NAMES, 2))
+    assert set(by_name(bucket).values()) == {3}
+    enter(bucket)
+    assert noted(bucket) == 0
+    bucket.merge(actor, 3, 2, known_plus=totals(NAMES, 3))
+    assert list(notes(bucket)) == [4]
+
+
+def test_a_note_costs_two_commands(bucket: Bucket) -> None:
+    join(bucket)
+    many = [key(i) for i in range(250)]
+    bucket.client.config_resetstat()
+    bucket.merge(bucket.actor(), 1, fresh_plus=totals(many))
+    stats = bucket.client.info("commandstats")
+    assert stats["cmdstat_zmscore"]["calls"] == 1
+    assert stats["cmdstat_zadd"]["calls"] == 2  # the first of them sees whether it may
+
+
+# --- what it does not change ----------------------------------------------------------------------------------------
+
+
+def test_who_is_known_by_name_is_a_new_thing_when_made_again(bucket: Bucket) -> None:
+    """Whoever is only noted was told to nobody; so nobody has anything of it under the first dot."""
+    join(bucket, A)
+    bucket.merge(bucket.actor(), 1, fresh_plus=totals([A, *NAMES]))
+    assert bucket.map(NAMES[0]).dot == b"gen00.0"
+    assert bucket.map(A).dot not in (None, b"gen00.0")
+    bucket.client.delete(A, *NAMES)
+    bucket.merge(bucket.actor(b"otherowner1234"), 1, fresh_plus=totals(NAMES))
+    assert bucket.map(NAMES[0]).dot == b"gen00.0"
+    enter(bucket)
+    bucket.client.delete(*NAMES)
+    bucket.merge(bucket.actor(b"thirdowner1234"), 1, fresh_plus=totals(NAMES))
+    assert bucket.map(NAMES[0]).dot not in (None, b"gen00.0")
+
+
+def test_where_nobody_has_joined_nothing_is_noted(bucket: Bucket) -> None:
+    bucket.merge(bucket.actor(), 1, fresh_plus=totals(NAMES))
+    assert (notes(bucket), noted(bucket)) == ({}, 0)
+
+
+def test_a_registry_that_was_lost_goes_on_above_all_notes(bucket: Bucket) -> None:
+    join(bucket)
+    for _ in range(5):
+        version = note(bucket, A)
+        note(bucket, B)
+    bucket.client.delete(REGISTRY)
+    join(bucket)
+    assert int(bucket.registry()[b"v"]) > version + 1
+    _, (members,) = follow(bucket)
+    assert sorted(members) == [b"0:a", b"0:b"]
+    assert noted(bucket) == 0
+
+
+# --- entering -------------------------------------------------------------------------------------------------------
+
+
+def test_who_asks_is_told_of_all_that_is_noted(bucket: Bucket) -> None:
+    """By name, and once; then it stands in the index with the versions of its flushes."""
+    join(bucket)
+    actor = bucket.actor()
+    bucket.merge(actor, 1, fresh_plus=totals(NAMES))
+    bucket.merge(actor, 2, 1, known_plus=totals([*NAMES[1:], NAMES[0]], 2))
+    mark, more, members = told(changes(bucket))
+    assert sorted(members) == sorted(member(name) for name in NAMES)
+    assert (version_of(mark), more) == (3, False)
+    assert (notes(bucket), noted(bucket)) == ({}, 0)
+    assert by_name(bucket) == {member(name): 3 for name in NAMES}
+    assert told(changes(bucket, mark)) == (mark, False, [])
+
+
+def test_a_later_change_is_not_taken_back(bucket: Bucket) -> None:
+    join(bucket)
+    actor = bucket.actor()
+    bucket.merge(actor, 1, fresh_plus=totals(NAMES))
+    bucket.merge(actor, 2, 1, known_plus=totals(NAMES[:2], 2))
+    enter(bucket)
+    assert by_name(bucket) == {member(name): 3 if name in NAMES[:2] else 2 for name in NAMES}
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 5, 100])
+def test_in_parts_of_whole_versions(bucket: Bucket, most: int) -> None:
+    """Of random notes and names, while more come: each part has all up to its mark, and nothing beyond it."""
+    chance = random.Random(most)
+    for _ in range(6):
+        bucket.client.flushall()
+        join(bucket)
+        mark, since = b"-", 0
+        last: dict[bytes, int] = {}  # by name, when it changed
+        for step in range(40):
+            if step < 20:
+                names = [key(n) for n in chance.sample(range(9), chance.randint(1, 4))]
+                version = note(bucket, *names) if chance.random() < 0.7 else version_of_names(bucket, names)
+                last.update(dict.fromkeys(map(member, names), version))
+                if chance.random() < 0.6:
+                    continue
+            mark, more, members = told(changes(bucket, mark, most))
+            covered = version_of(mark)
+            assert len(members) == len(set(members))
+            assert {name for name, version in last.items() if since < version <= covered} <= set(members)
+            assert {by_name(bucket)[name] for name in members} <= set(range(since + 1, covered + 1))
+            since = covered
+            if step >= 20 and not more:
+                break
+        assert since == int(bucket.registry()[b"v"])
+        assert (notes(bucket), noted(bucket)) == ({}, 0)
+        assert by_name(bucket) == last
+
+
+def version_of_names(bucket: Bucket, names: Sequence[bytes]) -> int:
+    version = bucket.client.hincrby(REGISTRY, "v", 1)
+    assert isinstance(version, int)
+    bucket.client.zadd(INDEX, {member(name): version for name in names})
+    return version
+
+
+def test_a_few_notes_at_a_time(bucket: Bucket) -> None:
+    """However many there are, a script enters about as many names as are asked for: the oldest."""
+    join(bucket)
+    for n in range(20):
+        note(bucket, *(key(f"{n}.{i}") for i in range(10)))
+    for left in (18, 16):
+        assert enter(bucket, 15) == ("OK", b"1")
+        assert (len(notes(bucket)), noted(bucket)) == (left, 10 * left)
+    assert min(notes(bucket)) == 6
+    _, more, members = told(changes(bucket, most=15))
+    assert (len(members), more) == (10, True)
+    assert len(notes(bucket)) == 14
+    assert enter(bucket, 140) == ("OK", b"0")
+    assert enter(bucket, 1) == ("OK", b"0")
+
+
+def test_a_note_of_thousands_is_entered_whole(bucket: Bucket) -> None:
+    join(bucket)
+    many = [key(i) for i in range(9_001)]
+    version = note(bucket, *many)
+    assert enter(bucket, 1) == ("OK", b"0")
+    assert by_name(bucket) == {member(name): version for name in many}
+
+
+def test_a_number_that_was_lost_ends_at_nothing(bucket: Bucket) -> None:
+    """It says about how many are noted; where none are it is right again."""
+    join(bucket)
+    note(bucket, A, B)
+    note(bucket, A)
+    bucket.client.hset(REGISTRY, "p", 1)
+    enter(bucket, 1)
+    assert noted(bucket) == 0
+    bucket.client.hset(REGISTRY, "p", 99)
+    enter(bucket, 1)
+    assert noted(bucket) == 0
+
+
+# --- what is refused ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by", ["asking", "entering"])
+def test_lack_of_memory_does_not_stop_it(bucket: Bucket, by: str) -> None:
+    join(bucket)
+    version = note(bucket, *NAMES)
+    with full_memory(bucket):
+        if by == "asking":
+            assert len(told(changes(bucket))[2]) == FEW
+        else:
+            enter(bucket)
+    assert stamps(bucket)[member(NAMES[0])] == version
+    assert by_name(bucket) == {member(name): version for name in NAMES}
+
+
+@pytest.mark.parametrize("command", ["zrevrangebyscore", "zrem", "zadd", "hset"])
+def test_who_may_not_is_told(bucket: Bucket, command: str) -> None:
+    join(bucket)
+    note(bucket, *NAMES)
+    with denied(bucket, command) as other, pytest.raises(redis.ResponseError, match=r"NOPERM|ACL|can't"):
+        enter(other)
+
+
+@pytest.mark.parametrize("arguments", [["0"], ["x"], ["-1"], [""]])
+def test_bad_arguments_write_nothing(bucket: Bucket, arguments: list[str]) -> None:
+    join(bucket)
+    note(bucket, *NAMES)
+    before = bucket.everything()
+    with pytest.raises(redis.ResponseError, match="BADARG notes_enter"):
+        bucket.ask("EVAL", lua_files.text(Script.NOTES_ENTER), 2, REGISTRY, INDEX, *arguments)
+    assert bucket.everything() == before

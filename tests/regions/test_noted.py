@@ -1,0 +1,64 @@
+"""What large flushes have noted comes to other regions like everything else, and is compared like everything else."""
+
+from __future__ import annotations
+
+from redis_counters.drivers.exchange.threads import drive
+from redis_counters.protocol.exchange.asks import Job, Meter, together
+from redis_counters.protocol.exchange.comparing import Comparison
+from redis_counters.protocol.exchange.tally import Tally
+from tests.regions.support import Regions
+from tests.regions.test_quiet import Simulated
+
+COUNTERS = 4_000  # 250 of them in a bucket
+
+
+def noted(here: Regions, region: str) -> int:
+    """Return how many names wait to be entered."""
+    client = here.client(region)
+    return sum(int(client.hget(key, "p") or 0) for key in client.scan_iter("{rc:*}:a"))
+
+
+def count(here: Regions, region: str, amount: int = 1) -> None:
+    for n in range(COUNTERS):
+        here.incr(region, f"likes:{n}", amount)
+    here.counters[region].flush()
+
+
+def test_all_of_it_comes(two: Regions) -> None:
+    """New counters and known ones, of both; whatever came in between."""
+    two.exchange().run_once()
+    for amount in (1, 2, 3):
+        for region in two.servers:
+            count(two, region, amount)
+            assert noted(two, region) >= COUNTERS * 0.9
+        two.exchange().run_once()
+        assert (noted(two, "eu"), noted(two, "us")) == (0, 0)
+        assert two.wrong() == []
+
+
+def test_while_more_comes(two: Regions) -> None:
+    with two.exchange():
+        for amount in range(1, 8):
+            count(two, "eu", amount)
+            count(two, "us", amount)
+        two.equal()
+
+
+def test_it_is_compared_too(two: Regions) -> None:
+    """Without pulling: what either side has only noted is found, and what it lacks of the other's, brought."""
+    two.exchange().run_once()
+    count(two, "eu")
+    for n in range(COUNTERS, 2 * COUNTERS):
+        two.incr("us", f"likes:{n}")
+    two.flush()
+    simulated, link = Simulated(two), ("eu", "us")
+    route, errors = simulated.pairs[link].route, list[object]()
+    assert route is not None
+    comparisons = [Comparison(route, bucket, both=True) for bucket in range(16)]
+    tally = Tally()
+    jobs = [Job(each.whole(tally), lambda error, _: errors.append(error), Meter()) for each in comparisons]
+    drive(together(iter(jobs)), simulated.lanes[link], link, lambda: None)
+    simulated.close()
+    assert errors == []
+    assert [each.differed for each in comparisons] == [each.at - 1 for each in comparisons]  # (one stands for none)
+    assert two.wrong() == []
