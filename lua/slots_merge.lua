@@ -25,7 +25,8 @@ REPLY  OK seq [index error]...   applied; the items listed (from 1) were refused
        MISSING index...          nothing written: these known items have no slot, somebody deleted it
        SEALED [index id]...      nothing written: these known or floored items are of shards sealed with that id
 ERROR  BADARG ...                nothing written
-COST   O(items); up to 4 commands each, mostly 1 or 2; of one that expires up to 3 more
+COST   O(items); up to 4 commands each, mostly 1 or 2; of one that expires up to 3 more;
+       of a new shard, where changes are stamped, up to 2 more, but mostly none
 ]]
 local KEYS, ARGV = KEYS, ARGV -- as locals: thousands of looks at globals are a twentieth of a flush
 local registry, actor = KEYS[1], ARGV[1]
