@@ -253,6 +253,10 @@ def test_a_number_that_was_lost_ends_at_nothing(bucket: Bucket) -> None:
     bucket.client.hset(REGISTRY, "p", 99)
     enter(bucket, 1)
     assert noted(bucket) == 0
+    bucket.client.hset(REGISTRY, "p", MOST)
+    with full_memory(bucket):
+        enter(bucket, 1)
+    assert noted(bucket) == 0
 
 
 # --- what is refused ------------------------------------------------------------------------------------------------
@@ -273,10 +277,13 @@ def test_lack_of_memory_does_not_stop_it(bucket: Bucket, by: str) -> None:
 
 @pytest.mark.parametrize("command", ["zrevrangebyscore", "zrem", "zadd", "hset"])
 def test_who_may_not_is_told(bucket: Bucket, command: str) -> None:
+    """And nothing that was noted is lost."""
     join(bucket)
-    note(bucket, *NAMES)
+    version = note(bucket, *NAMES)
     with denied(bucket, command) as other, pytest.raises(redis.ResponseError, match=r"NOPERM|ACL|can't"):
         enter(other)
+    enter(bucket)
+    assert by_name(bucket) == {member(name): version for name in NAMES}
 
 
 @pytest.mark.parametrize("arguments", [["0"], ["x"], ["-1"], [""]])

@@ -33,7 +33,7 @@ SCRIPTS = (
     Break("a flush is no change", "slots_merge", "if #changed > 0 or count > 0 then", "if false then"),
     Break("a key that a fail-over took back is another thing", "slots_merge", "    if stamps[i] then\n", "    if true then\n"),
     Break("what is only noted counts as told", "changes_list", "local last = first_left and first_left - 1 or version", "local last = version"),
-    Break("a note is lost when it is entered", "changes_list", "    call('ZREM', key, note)\n", "    call('ZREM', key, note)\n    stamps, n = {}, 0\n"),
+    Break("a note is lost when it is entered", "changes_list", "    for first = 1, n, 2000 do call('ZADD', key, 'GT', unpack(stamps, first, math.min(first + 1999, n))) end\n", ""),
 )  # fmt: skip
 
 BREAKS = CLIENT + SCRIPTS
