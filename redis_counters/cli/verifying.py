@@ -95,12 +95,17 @@ class Verifier:
     def _compare(self, page: Sequence[Shard], known: Mapping[str, set[Shard]]) -> None:
         texts = self._texts(page)
         self.found.shards += len(page)
+        differing: dict[Shard, dict[str, bytes]] = {}
         for place, shard in enumerate(page):
             here = {name: told[place] for name, told in texts.items()}
-            if len(set(here.values())) == 1 and not next(iter(here.values())).startswith(b"!"):
-                continue  # the text is canonical
+            if len(set(here.values())) > 1 or next(iter(here.values())).startswith(b"!"):  # the text is canonical
+                differing[shard] = here
+        if not differing:
+            return
+        pulled = self._pulled(list(differing))
+        for shard, here in differing.items():
             remembered = frozenset(name for name, shards in known.items() if shard in shards)
-            facts = Known(self._evicted, remembered, self._pulled(shard))
+            facts = Known(self._evicted, remembered, frozenset(pulled[shard]))
             if found := list(gaps({name: state_of(text) for name, text in here.items()}, facts)):
                 if len(self.found.gaps) < MOST_GAPS:
                     self.found.gaps[shard] = found
@@ -119,26 +124,33 @@ class Verifier:
             found[region.name] = [text if isinstance(text, bytes) else str(text).encode() for text in texts]
         return found
 
-    def _pulled(self, shard: Shard) -> frozenset[tuple[str, str]]:
-        """(region, owner), where the region's mark covers the last change of the shard in the owner's region."""
-        return frozenset(
-            (region.name, owner.name)
-            for owner in self._regions
-            for stamp in self._stamps(owner, shard)
-            for region in self._regions
-            if region is not owner and region.facts.buckets and owner.facts.buckets
-            for mark in [region.facts.buckets[shard.bucket].marks.get(owner.name)]
-            if mark is not None
-            and mark.version >= stamp
-            and mark.incarnation.startswith(owner.facts.buckets[shard.bucket].generation)
-        )
+    def _pulled(self, shards: Sequence[Shard]) -> dict[Shard, set[tuple[str, str]]]:
+        """Of each (region, owner), where the region's mark covers the last change of it in the owner's region."""
+        found: dict[Shard, set[tuple[str, str]]] = {shard: set() for shard in shards}
+        bucket = shards[0].bucket
+        for owner in self._regions:
+            stamps = self._stamps(owner, shards)
+            for region in self._regions:
+                if region is owner or not region.facts.buckets or not owner.facts.buckets:
+                    continue
+                mark = region.facts.buckets[bucket].marks.get(owner.name)
+                if mark is None or not mark.incarnation.startswith(owner.facts.buckets[bucket].generation):
+                    continue
+                for shard, stamp in stamps.items():
+                    if mark.version >= stamp:
+                        found[shard].add((region.name, owner.name))
+        return found
 
-    def _stamps(self, owner: Region, shard: Shard) -> Iterator[int]:
-        if shard in self._noted(owner, shard.bucket):
-            return  # nobody has been told of its last change
-        (raw,) = owner.server.ask([Command(None, (self._keys.index(shard.bucket),), (shard.member,), b"ZSCORE")])
-        if isinstance(raw, (bytes, float)):
-            yield int(float(raw))
+    def _stamps(self, owner: Region, shards: Sequence[Shard]) -> dict[Shard, int]:
+        """When they last changed there, of those whose last change its peers can have been told of.
+
+        (Their texts were read before: what those tell of is noted still, or entered by now.)
+        """
+        noted = self._noted(owner, shards[0].bucket)
+        members = [shard.member for shard in shards]
+        (raw,) = owner.server.ask([Command(None, (self._keys.index(shards[0].bucket),), members, b"ZMSCORE")])
+        scores = zip(shards, list_of(raw, len(shards)), strict=True)
+        return {s: int(float(score)) for s, score in scores if s not in noted and isinstance(score, (bytes, float))}
 
     def _indexed(self, region: Region, bucket: int) -> set[Shard]:
         """The shards that a region remembers to have had."""

@@ -484,6 +484,19 @@ def test_what_is_only_noted_is_seen(servers: list[RealServer], known: bool) -> N
     assert told("verify", *arguments(servers[:2]))["shards"] == 2_000
 
 
+def test_what_differs_is_asked_for_by_pages(servers: list[RealServer]) -> None:
+    """Not one by one, with all that is noted each time."""
+    exchange(servers[:2])
+    with Counters.from_url(servers[0].url) as counters:
+        for n in range(2_000):
+            counters.incr(f"name:{n}")
+    reset_stats(servers[0])
+    assert len(differences(*arguments(servers[:2]))) == 2_000
+    asked = commandstats(servers[0])
+    assert asked["zrangebyscore"] < 5 * 16  # buckets, of one page each
+    assert asked.get("zscore", 0) == 0
+
+
 def test_verify_compares_many_counters_by_pages(servers: list[RealServer]) -> None:
     with Counters.from_url(servers[0].url) as counters:
         for number in range(10_000):
