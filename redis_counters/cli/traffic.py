@@ -9,10 +9,12 @@ from typing import NamedTuple
 from redis_counters.cli.region_facts import Facts
 from redis_counters.drivers.transport import Transport
 from redis_counters.protocol.answers import list_of
-from redis_counters.protocol.commands import Command, ErrorReply, Script, hmget
+from redis_counters.protocol.commands import Command, ErrorReply, Script, hmget, pieces
+from redis_counters.protocol.exchange.notes import ask_for_notes, noted_in
 from redis_counters.protocol.keys import KeySpace
 from redis_counters.protocol.refusals import error_for
 
+_LOOKED_UP = 1_000  # names at a time
 _SAMPLE = 10  # of a bucket's entries, those that changed last
 
 
@@ -27,20 +29,27 @@ class Traffic:
 def behind(source: Facts, server: Transport, peer: str, here: Facts) -> int:
     """Return how many entries changed in the source, or came there from others, that ``here`` has not pulled.
 
-    Cost: 2 round trips, O(buckets x regions).
+    Cost: 2 round trips, O(buckets x regions + names in notes).
     """
     assert source.keys is not None
-    asked = []
-    for number, bucket in enumerate(source.buckets):
+    keys = source.keys
+    counts: list[Command] = []
+    looks: list[tuple[int, Command]] = []  # where names are only noted: version from which on they are counted anyway
+    notes = server.ask([ask_for_notes(keys.index(number)) for number in range(len(source.buckets))])
+    for number, (bucket, raw) in enumerate(zip(source.buckets, notes, strict=True)):
         mark = here.buckets[number].marks.get(source.region) if here.buckets else None
         known = mark is not None and mark.incarnation.startswith(bucket.generation)
-        least = b"(%d" % (mark.version if known and mark is not None else 0)
-        indexes = [source.keys.index(number)]
-        indexes += [
-            source.keys.merged(number, name.encode()) for name in source.members if name not in (peer, source.region)
-        ]
-        asked += [Command(None, (index,), (least, b"+inf"), b"ZCOUNT") for index in indexes]
-    return sum(map(_number, server.ask(asked))) + sum(looked(source.keys, server).noted)
+        least = mark.version if known and mark is not None else 0
+        indexes = [keys.index(number)]
+        indexes += [keys.merged(number, name.encode()) for name in source.members if name not in (peer, source.region)]
+        counts += [Command(None, (index,), (b"(%d" % least, b"+inf"), b"ZCOUNT") for index in indexes]
+        some = pieces(sorted(noted_in(raw)), _LOOKED_UP)
+        looks += [(least, Command(None, (keys.index(number),), names, b"ZMSCORE")) for names in some]
+    answers = server.ask([*counts, *(look for _, look in looks)])
+    only_noted = 0
+    for (least, look), raw in zip(looks, answers[len(counts) :], strict=True):
+        only_noted += sum(_number(score or 0) <= least for score in list_of(raw, len(look.args)))
+    return sum(map(_number, answers[: len(counts)])) + only_noted
 
 
 class Looked(NamedTuple):
@@ -90,4 +99,4 @@ def _key(keys: KeySpace, member: bytes) -> bytes:
 def _number(raw: object) -> int:
     if isinstance(raw, ErrorReply):
         raise error_for(raw, None)
-    return int(raw) if isinstance(raw, (int, bytes)) else 0
+    return int(raw) if isinstance(raw, (int, float, bytes)) else 0

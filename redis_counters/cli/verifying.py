@@ -13,7 +13,7 @@ from redis_counters.drivers.transport import Transport
 from redis_counters.protocol.answers import list_of
 from redis_counters.protocol.commands import Command, ErrorReply, Script, pieces
 from redis_counters.protocol.exchange.joining import walk_over
-from redis_counters.protocol.exchange.notes import names_in
+from redis_counters.protocol.exchange.notes import ask_for_notes, noted_in
 from redis_counters.protocol.keys import KeySpace, name_of, shard_of
 from redis_counters.protocol.refusals import error_for
 from redis_counters.protocol.registry import scanned
@@ -159,11 +159,8 @@ class Verifier:
 
     def _noted(self, region: Region, bucket: int) -> set[Shard]:
         """Those that have changed, and are not in the change index yet."""
-        asked = Command(None, (self._keys.index(bucket),), (b"-inf", b"(0"), b"ZRANGEBYSCORE")
-        (raw,) = region.server.ask([asked])
-        notes = list_of(raw) if raw else []
-        names = (name for note in notes if isinstance(note, bytes) for name in names_in(note))
-        return {shard for name in names if (shard := _shard(bucket, name)) is not None}
+        (raw,) = region.server.ask([ask_for_notes(self._keys.index(bucket))])
+        return {shard for name in noted_in(raw) if (shard := _shard(bucket, name)) is not None}
 
     def _indexes(self, region: Region, bucket: int) -> list[bytes]:
         """One for each region, itself first."""

@@ -484,6 +484,19 @@ def test_what_is_only_noted_is_seen(servers: list[RealServer], known: bool) -> N
     assert told("verify", *arguments(servers[:2]))["shards"] == 2_000
 
 
+def test_what_is_noted_again_and_again_is_behind_once(servers: list[RealServer]) -> None:
+    """Some of it stands in the index by name too, counted there before or after."""
+    names = [f"name:{n}" for n in range(2_000)]
+    exchange(servers[:2])
+    with Counters.from_url(servers[0].url, flush_interval=3600) as counters:
+        for some in (names[:3], names[:1_900], names[100:], names[::-1], names[-3:]):
+            for name in some:
+                counters.incr(name)
+            counters.flush()
+    found = told("regions", "list", *arguments(servers[:2]))
+    assert [pair["behind"] for pair in found["pairs"]] == [0, 2_000]
+
+
 def test_what_differs_is_asked_for_by_pages(servers: list[RealServer]) -> None:
     """Not one by one, with all that is noted each time."""
     exchange(servers[:2])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from redis_counters.protocol.answers import list_of
+from redis_counters.protocol.commands import Command
+
 _BEFORE_EACH = b"\n"  # of the names; a shard begins with a digit
 
 
@@ -13,3 +16,14 @@ def is_note(member: bytes) -> bool:
 def names_in(note: bytes) -> list[bytes]:
     """Return what a note tells of: members, as they will stand in the index by themselves."""
     return note.split(_BEFORE_EACH)[1:]
+
+
+def ask_for_notes(index: bytes) -> Command:
+    """Return the command that reads all notes of a change index."""
+    return Command(None, (index,), (b"-inf", b"(0"), b"ZRANGEBYSCORE")
+
+
+def noted_in(raw: object) -> set[bytes]:
+    """Return all names in these notes: one may be in several. Raises what Redis refuses."""
+    notes = list_of(raw) if raw else []
+    return {name for note in notes if isinstance(note, bytes) for name in names_in(note)}
