@@ -168,7 +168,7 @@ class Verifier:
         return [self._keys.index(bucket), *(self._keys.merged(bucket, name.encode()) for name in peers)]
 
     def _members(self, region: Region, bucket: int, index: bytes) -> Iterator[Shard]:
-        """Those with a stamp: a member without one stands for no shard (region_join), and a note has another."""
+        """Those with a stamp: a member without one stands for no shard (region_join), nor does a note."""
         cursor, begun = b"0", False
         while not begun or cursor != b"0":
             begun = True

@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 
 from redis_counters import Counters
+from redis_counters.cli.region_urls import transports
+from redis_counters.cli.traffic import looked, traffic
+from redis_counters.protocol.keys import KeySpace
 from redis_counters.testing import LossyLink
 from tests.cli.commands import COMMAND, TIMEOUT, environment, run, start
 from tests.cli.terminals import on_terminal
@@ -465,16 +468,15 @@ def test_verify_finds_what_no_index_has(servers: list[RealServer]) -> None:
 def test_what_is_only_noted_is_seen(servers: list[RealServer], known: bool) -> None:
     """Of large flushes: as behind, and as not pulled yet; new counters, and such as were pulled before."""
     names = [f"name:{n}" for n in range(2_000)]
-
-    def count() -> None:
-        with Counters.from_url(servers[0].url) as counters:
+    exchange(servers[:2])
+    with Counters.from_url(servers[0].url, flush_interval=60) as counters:
+        if known:
             for name in names:
                 counters.incr(name)
-
-    if known:
-        count()
-    exchange(servers[:2])
-    count()
+            counters.flush()
+            exchange(servers[:2])
+        for name in names:
+            counters.incr(name)
     found = told("regions", "list", *arguments(servers[:2]))
     assert [pair["behind"] for pair in found["pairs"]] == [0, 2_000]
     assert [pair["entries_per_second"] for pair in found["pairs"]] == [0, 0]
@@ -508,6 +510,20 @@ def test_what_differs_is_asked_for_by_pages(servers: list[RealServer]) -> None:
     asked = commandstats(servers[0])
     assert asked["zrangebyscore"] < 5 * 16  # buckets, of one page each
     assert asked.get("zscore", 0) == 0
+
+
+@pytest.mark.parametrize("entered", [True, False])
+def test_what_has_changed_counts_as_such_though_it_is_only_noted(servers: list[RealServer], entered: bool) -> None:
+    exchange(servers[:2])
+    keys = KeySpace(b"rc", 16)
+    with transports({"eu": servers[0].url}) as by_region, Counters.from_url(servers[0].url) as counters:
+        before = looked(keys, by_region["eu"])
+        for n in range(2_000):
+            counters.incr(f"name:{n}")
+        counters.flush()
+        if entered:
+            exchange(servers[:2])
+        assert traffic(keys, by_region["eu"], "eu", before, 2.0).per_second == 1_000
 
 
 def test_verify_compares_many_counters_by_pages(servers: list[RealServer]) -> None:
