@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import suppress
 from itertools import count
@@ -18,6 +20,7 @@ from redis_counters.protocol.exchange import marks, texts
 from redis_counters.protocol.exchange.asks import DESTINATION, SOURCE, WINDOW, Ask, Job, Meter, Receive, Send, together
 from redis_counters.protocol.exchange.bucket import Bucket
 from redis_counters.protocol.exchange.common import PATIENCE, Common, Options
+from redis_counters.protocol.exchange.comparing import ENTERINGS, Comparison
 from redis_counters.protocol.exchange.joining import walk_over
 from redis_counters.protocol.exchange.members import EVICTED, MEMBER, Member, Region, agree, spread
 from redis_counters.protocol.exchange.names import check_links
@@ -312,6 +315,26 @@ def test_what_an_unsealed_shard_missed_is_found_at_once() -> None:
     with pytest.raises(StopIteration):
         asked.send([[b"OTHER", b"i 2 2"]])
     assert bucket.suspect
+
+
+@pytest.mark.parametrize("more", [0, 2, sys.maxsize])
+def test_what_is_noted_is_entered_before_it_is_compared(more: int) -> None:
+    """As far as it was noted then: who goes on noting as fast as it is entered is waited for no longer."""
+    route = Route(b"eu", b"us", KeySpace(b"rc", 16), ((), ()), None)
+    listing, asked = Comparison(route, 0, both=True)._list(), Counter[object]()
+    pages = {SOURCE: [b"0:a", b"1", b"\n0:c\n0:d", b"-2"], DESTINATION: [b"0:b", b"1"]}
+    ask, found = next(listing), None
+    while found is None:
+        entering = ask.commands[0].script is Script.NOTES_ENTER
+        asked[ask.side, entering] += 1
+        enough = asked[ask.side, entering] > more
+        answers: list[object] = [[b"0", pages[ask.side]]] * len(ask.commands)
+        try:
+            ask = listing.send([[b"OK", b"0" if enough else b"1"]] if entering else answers)
+        except StopIteration as stop:
+            found = stop.value
+    assert found == [b"0:a", b"0:b"]  # a note is no shard
+    assert asked == {(side, True): min(more + 1, ENTERINGS) for side in pages} | {(side, False): 1 for side in pages}
 
 
 def test_few_buckets_are_compared_at_once() -> None:

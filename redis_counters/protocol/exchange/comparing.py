@@ -33,7 +33,8 @@ from redis_counters.protocol.replies import BadReply
 
 CHUNK = 200  # shards that are compared at a time
 PAGE = 500  # members of an index that are read at a time
-MOST_ENTERED = 1000  # names at a time that were only noted
+ENTERED = 1000  # names at a time that were only noted
+ENTERINGS = 30  # at most: more than is noted at any time (slots_merge); what is noted meanwhile is told as a change
 ATTEMPTS = 5  # at a repair that another exchange makes void
 
 
@@ -70,9 +71,7 @@ class Comparison:
     def _list(self) -> Asks[list[bytes]]:
         found: set[bytes] = set()
         for side in (SOURCE, DESTINATION):
-            entering = self.route.enter_notes(self.bucket, MOST_ENTERED)
-            while reply_of(all_answered((yield Ask(side, [entering])))[0], Script.NOTES_ENTER).number(0):
-                pass
+            yield from self._enter_notes(side)
             reading = [(index, b"0") for index in self.route.indexes(side, self.bucket)]
             while reading:
                 answers = all_answered((yield Ask(side, [_zscan(index, cursor) for index, cursor in reading])))
@@ -84,6 +83,12 @@ class Comparison:
                         rest.append((index, cursor))
                 reading = rest
         return sorted(found)
+
+    def _enter_notes(self, side: int) -> Asks[None]:
+        for _ in range(ENTERINGS):
+            (raw,) = all_answered((yield Ask(side, [self.route.enter_notes(self.bucket, ENTERED)])))
+            if not reply_of(raw, Script.NOTES_ENTER).number(0):
+                return
 
     def _compare(self, shards: Sequence[bytes], tally: Tally) -> Asks[None]:
         drops: list[Command | None] = [None, None]
