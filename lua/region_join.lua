@@ -13,11 +13,12 @@ COST   O(shards); up to 1 command each, and one for many of them
 ]]
 local registry, call, pcall = KEYS[1], redis.call, redis.pcall
 local settled = call('HMGET', registry, 'g', 'v')
--- What the index holds may be of a registry that was lost: no stamp is ahead of the version, nor is that of a note.
-local version = tonumber(settled[2] or call('ZREVRANGE', KEYS[2], '0', '0', 'WITHSCORES')[2] or '0')
-if not settled[2] then
+local version = tonumber(settled[2] or '')
+if not version then
+  -- What the index holds may be of a registry that was lost: no stamp is ahead of the version, nor is that of a note.
+  local last = call('ZREVRANGE', KEYS[2], '0', '0', 'WITHSCORES')[2]
   local last_note = call('ZRANGEBYSCORE', KEYS[2], '-inf', '(0', 'WITHSCORES', 'LIMIT', '0', '1')[2]
-  version = math.max(version, -tonumber(last_note or '0'))
+  version = math.max(tonumber(last or '0'), -tonumber(last_note or '0'))
 end
 local stamp = string.format('%.0f', version + 1)
 

@@ -155,22 +155,23 @@ end
 
 -- include parts/give_dot.lua
 
--- These shards are all new, and have changed. Returns by item what the index knew, if that is any.
+-- Gathers the names of these shards, that are all new. Returns by item which of them the index remembers, if it does
+-- any: such a key was lost by other ways than a fail-over, and is another thing (parts/changes.lua).
 local from, first_dot = #registry + 2, generation .. '.0'
-local function known_of(first, last)
+local function name_new(first, last)
   local before = count
   for i = first + 2, last + 2 do
     count = count + 1
     names[count] = sub(KEYS[i], from)
   end
-  local stamps, known = call('ZMSCORE', KEYS[2], unpack(names, before + 1, count)), nil
+  local stamps, remembered = call('ZMSCORE', KEYS[2], unpack(names, before + 1, count)), nil
   for i = 1, count - before do
     if stamps[i] then
-      known = known or {}
-      known[first + i - 1] = true
+      remembered = remembered or {}
+      remembered[first + i - 1] = true
     end
   end
-  return known
+  return remembered
 end
 
 -- A shard without a slot of ours is mostly a new one, or mostly not: asking for a group of them costs one command, and
@@ -180,12 +181,12 @@ for first = 1, first_known - 1, GROUP do
   local last = math.min(first + GROUP, first_known) - 1
   local there = call('EXISTS', unpack(KEYS, first + 2, last + 2))
   local all_new, all_there = there == 0 and not next(expired), there > last - first
-  local known = all_new and stamp and known_of(first, last)
+  local remembered = all_new and stamp and name_new(first, last)
   for i = first, last do
     local key, total = KEYS[i + 2], ARGV[i + 12]
     field = i > fresh_plus and minus or plus
     if all_new then
-      if stamp and not (known and known[i]) then
+      if stamp and not (remembered and remembered[i]) then
         call('HSET', key, field, total, 'd', first_dot)
       else
         call('HSET', key, field, total, 'd', dot)

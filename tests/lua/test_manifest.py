@@ -171,7 +171,8 @@ NUMBERS: dict[Script, dict[str, str]] = {
         "stamps[i] or ''": "the same, as a score",
     },
     Script.REGION_JOIN: {
-        "settled[2] or call('ZREVRANGE', KEYS[2], '0', '0', 'WITHSCORES')[2] or '0'": "versions count up from 1",
+        "settled[2] or ''": "versions count up from 1",
+        "last or '0'": "the same",
         "last_note or '0'": "the same",
     },
     Script.MEMBERS_SET: {},
