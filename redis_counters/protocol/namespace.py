@@ -44,7 +44,9 @@ def settled_keys(values: Sequence[object], settings: Settings) -> KeySpace:
         raise SchemaMismatch(f"namespace {name!r} has schema {shown!r}, this version knows {SCHEMA}")
     if region != settings.region and settings.region != ANY_REGION:
         told, asked = (each.decode("utf-8", "replace") for each in (region, settings.region))
-        way_out = "; the first exchange of regions names it" if region == ANY_REGION else ""
+        way_out = ""
+        if region == ANY_REGION:
+            way_out = f"; the first exchange names it (redis-counters exchange --region {asked}=URL --region ...)"
         raise SchemaMismatch(f"namespace {name!r} belongs to region {told!r}, not {asked!r}{way_out}")
     if not buckets.isdigit() or len(buckets) > 5 or not 1 <= int(buckets) <= MOST_BUCKETS:
         raise SchemaMismatch(f"namespace {name!r} has {buckets.decode('utf-8', 'replace')[:40]!r} buckets")

@@ -105,6 +105,20 @@ def test_who_names_no_region_counts_in_any(any_server: RealServer, face: str) ->
 
 
 @pytest.mark.parametrize("face", FACES)
+def test_where_no_region_was_named_the_refusal_says_how_to_name_it(any_server: RealServer, face: str) -> None:
+    """Who begins with regions where something was counted before needs an exchange first."""
+
+    async def main() -> None:
+        async with Either.on(face, any_server) as counters:
+            counters.incr("x")
+        async with Either.on(face, any_server, region="eu") as counters:
+            with pytest.raises(SchemaMismatch, match=r"'main', not 'eu'.*redis-counters exchange --region eu=URL"):
+                await counters.get("x")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("face", FACES)
 def test_a_namespace_of_another_region_or_schema_is_refused(any_server: RealServer, face: str) -> None:
     """SchemaMismatch from the flush and from reads; counts are kept, and arrive once the record is as it should be."""
 

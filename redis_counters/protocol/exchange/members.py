@@ -155,9 +155,10 @@ def bound(name: bytes, region: bytes, id: bytes) -> SchemaMismatch:
 
 def evicted(name: bytes, by: bytes) -> Refused:
     """Return the error for a region that takes part no more."""
+    bare = name.decode("ascii", "replace")
     return Refused(
         f"region {_text(name)} is evicted, says {_text(by)}: it takes part again when it is added "
-        f"(redis-counters regions add {name.decode('ascii', 'replace')}=URL, Exchange.add_regions)"
+        f"(redis-counters regions add {bare} --region {bare}=URL ..., Exchange.add_regions)"
     )
 
 
