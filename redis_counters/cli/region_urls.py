@@ -17,7 +17,7 @@ from redis_counters.protocol.exchange.names import check_name
 
 REGIONS_VARIABLE = "REDIS_COUNTERS_REGIONS"  # of the environment: NAME=URL NAME=URL ...
 
-_TWO = re.compile(r",[^,=/]*=[a-z+]+://")  # URLs of Sentinels have commas too, but no other URL behind them
+_TWO = re.compile(r"[,;][^,;=/]*=[a-z+]+://")  # URLs of Sentinels have commas too, but no other URL behind them
 
 # show_default=False: URLs from the environment may hold passwords, and help would print them.
 Regions = Annotated[
@@ -49,11 +49,11 @@ def urls_by_region(given: Sequence[str] | None, *, least: int = 2) -> dict[str, 
         if not url:
             raise UsageError(f"--region: {name} has no URL")
         if _TWO.search(url):
-            raise UsageError(f"--region: between two regions in ${REGIONS_VARIABLE} stands a blank, no comma")
+            raise UsageError(f"--region: between two regions in ${REGIONS_VARIABLE} stands a blank, and nothing else")
         found[name] = url
     if len(found) < least:
         wanted = "two regions" if least == 2 else "a region"
-        raise UsageError(f"--region NAME=URL: {wanted} at least, got {len(found)}")
+        raise UsageError(f"--region NAME=URL or ${REGIONS_VARIABLE}: {wanted} at least, got {len(found)}")
     return found
 
 

@@ -87,9 +87,10 @@ def ended_by(process: subprocess.Popen[bytes], number: signal.Signals = signal.S
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        ([], b"two regions at least, got 0"),
+        ([], b"$REDIS_COUNTERS_REGIONS: two regions at least, got 0"),
         (["eu=redis://:secret@localhost"], b"two regions at least, got 1"),
-        (["eu=redis://:secret@a,us=redis://:secret@b"], b"no comma"),
+        (["eu=redis://:secret@a,us=redis://:secret@b"], b"stands a blank, and nothing else"),
+        (["eu=redis://:secret@a;us=redis://:secret@b"], b"stands a blank, and nothing else"),
         (["eu=redis://:secret@a", "eu=redis://:secret@b"], b"eu is named twice"),
         (["eu=", "us=redis://:secret@b"], b"eu has no URL"),
         (["redis://:secret@a", "us=redis://:secret@b"], b"is NAME=URL"),
