@@ -58,6 +58,11 @@ def printable(name: bytes) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def number_of(count: int, what: str) -> str:
+    """So many of them, in words."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
 def print_json(value: Mapping[str, object]) -> None:
     """One line on standard output."""
     with standard_output():

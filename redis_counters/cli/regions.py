@@ -115,7 +115,7 @@ def _renew(urls: Mapping[str, str], namespace: str, names: list[str], *, as_json
     if as_json:
         output.print_json({"region": name, "renewed": renewed})
     else:
-        output.print_lines([f"{name} counts on under new dots, in {renewed:,} shards".encode()])
+        output.print_lines([f"{name} counts on under new dots, in {output.number_of(renewed, 'shard')}".encode()])
 
 
 def _tell(found: Mapping[str, RegionStatus], *, as_json: bool) -> None:

@@ -87,14 +87,12 @@ def _tell(found: Comparison, regions: list[str], unjoined: list[str]) -> None:
         ]
     counters = len({shard.name for shard in found.gaps})
     differ = (
-        _number(counters, "counter") + (" differs" if counters == 1 else " differ") if counters else "nothing differs"
+        output.number_of(counters, "counter") + (" differs" if counters == 1 else " differ")
+        if counters
+        else "nothing differs"
     )
-    lines.append(f"compared {_number(found.shards, 'shard')} in {', '.join(regions)}: {differ}")
+    lines.append(f"compared {output.number_of(found.shards, 'shard')} in {', '.join(regions)}: {differ}")
     output.print_lines(line.encode() for line in lines)
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def _row(shard: Shard, gap: Gap) -> list[str]:

@@ -135,8 +135,9 @@ class Places(Generic[T]):
         for side, name in enumerate(link):
             lost, pair.tally.behind[side] = pair.tally.behind[side], 0
             if lost:
+                shards = f"{lost:,} shard{'s' if lost > 1 else ''}"
                 message = (
-                    f"region {name} had lost counts of its own, in {lost:,} shards: {link[1 - side]} gave them back. "
+                    f"region {name} had lost counts of its own, in {shards}: {link[1 - side]} gave them back. "
                     "What is counted anew there may not show until as much is counted again: if nobody tells the old "
                     "counts again (a restored backup), use redis-counters regions renew"
                 )
