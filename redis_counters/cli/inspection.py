@@ -73,9 +73,11 @@ def _rows(part: ShardView, found: Inspection, now: float) -> Iterator[list[str]]
         plus, minus, floor_plus, floor_minus = part.entries.entry(place)
         live = place == b"/" + (part.map.dot or b"")
         state = "live" if live else "earlier" if place.startswith(b"/") else "region"
+        if live:  # of it base and slots have their own rows: here is what peers have had beyond them
+            plus, minus = plus - part.map.plus.value, minus - part.map.minus.value
         for sign, total, floor in (("+", plus, floor_plus), ("-", minus, floor_minus)):
-            if (total and not live) or floor:
-                shown = [f"{sign}{total}", f"{sign}{floor}" if floor else ""]
+            if total or floor:
+                shown = [f"{sign}{total}" if total else "", f"{sign}{floor}" if floor else ""]
                 yield [str(part.shard), _text(place), *shown, state, "", ""]
 
 

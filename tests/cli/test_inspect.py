@@ -81,6 +81,12 @@ def test_floor_after_a_deletion(any_server: RealServer) -> None:
     assert report["shards"][0]["dot"] != before["shards"][0]["dot"]
 
 
+def summed(lines: list[str]) -> int:
+    """What the columns `total` and `floor` come to."""
+    cells = [line.split("\t") for line in lines[2:]]
+    return sum(int(total or 0) - int(floor or 0) for _, _, total, floor, *_ in cells)
+
+
 def test_floor_after_a_reset(any_server: RealServer) -> None:
     """It lies under all that was counted there, and goes on to."""
     with Counters.from_url(any_server.url) as counters:
@@ -96,9 +102,24 @@ def test_floor_after_a_reset(any_server: RealServer) -> None:
     assert (report["value"], shard["value"]) == (2, 2)
     assert entry == {"entry": f"/{shard['dot']}", "plus": 12, "minus": 3, "floor_plus": 10, "floor_minus": 3}
     assert [line.split("\t")[1:5] for line in lines if "\tlive" in line] == [
-        [f"/{shard['dot']}", "+12", "+10", "live"],
-        [f"/{shard['dot']}", "-3", "-3", "live"],
+        [f"/{shard['dot']}", "", "+10", "live"],
+        [f"/{shard['dot']}", "", "-3", "live"],
     ]
+    assert summed(lines) == 2
+
+
+def test_what_peers_had_is_shown_beyond_what_is_there(any_server: RealServer) -> None:
+    """A region that fell back has more of its own live entry from its peers than its base and slots come to."""
+    with Counters.from_url(any_server.url) as counters:
+        counters.incr("likes", 10)
+    client = any_server.client()
+    (key,) = [key for key in client.scan_iter() if key.endswith(b":likes")]
+    dot = (client.hget(key, "d") or b"").decode()
+    client.hset(key, f"@/{dot}+", "25")
+    lines = run(any_server, "inspect", "likes").stdout.decode().splitlines()
+    assert lines[0] == "likes: 25 in 1 shard"
+    assert [line.split("\t")[1:5] for line in lines[2:]] == [["base", "+10", "", ""], [f"/{dot}", "+15", "", "live"]]
+    assert summed(lines) == 25
 
 
 def test_every_shard_is_shown(any_server: RealServer) -> None:
