@@ -112,10 +112,9 @@ def test_what_peers_had_is_shown_beyond_what_is_there(any_server: RealServer) ->
     """A region that fell back has more of its own live entry from its peers than its base and slots come to."""
     with Counters.from_url(any_server.url) as counters:
         counters.incr("likes", 10)
-    client = any_server.client()
-    (key,) = [key for key in client.scan_iter() if key.endswith(b":likes")]
-    dot = (client.hget(key, "d") or b"").decode()
-    client.hset(key, f"@/{dot}+", "25")
+    (shard,) = json.loads(run(any_server, "inspect", "likes", "--json").stdout)["shards"]
+    dot = shard["dot"]
+    any_server.client().hset(shard["key"], f"@/{dot}+", "25")
     lines = run(any_server, "inspect", "likes").stdout.decode().splitlines()
     assert lines[0] == "likes: 25 in 1 shard"
     assert [line.split("\t")[1:5] for line in lines[2:]] == [["base", "+10", "", ""], [f"/{dot}", "+15", "", "live"]]
