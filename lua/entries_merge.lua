@@ -71,7 +71,8 @@ local settled = call('HMGET', registry, 'g', 'n', 'v')
 if not settled[3] then return {'UNJOINED'} end
 local held = call('HGET', KEYS[2], '<' .. source) or '-'
 if held ~= since then return {'OTHER', held} end
-for n = 3, 4 do call('ZADD', KEYS[n], 'XX', '0', '') end -- what would be refused later is refused now
+call('ZSCORE', KEYS[3], '') -- what would be refused later is refused now
+for n = 3, 4 do call('ZADD', KEYS[n], 'XX', '0', '') end
 
 local version, issued = tonumber(settled[3]), tonumber(settled[2])
 local highest, dot_used = string.format('%.0f', issued + 1), false

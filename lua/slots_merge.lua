@@ -119,7 +119,13 @@ if missing or sealed then return missing or sealed end
 local highest = string.format('%.0f', tonumber(settled[3]) + 1)
 local dot, dot_used = generation .. '.' .. highest, false
 local stamp = version and string.format('%.0f', tonumber(version) + 1)
-if stamp then call('ZADD', KEYS[2], 'XX', '0', '') end -- what would be refused later is refused now
+if stamp then -- what would be refused later is refused now
+  if items > counts[3] + counts[4] then
+    call('ZSCORE', KEYS[2], '')
+    call('ZMSCORE', KEYS[2], '')
+  end
+  call('ZADD', KEYS[2], 'XX', '0', '')
+end
 local changed = {}
 
 -- Names of shards of which nothing has changed but what is counted under their live dots. Many of them are not entered

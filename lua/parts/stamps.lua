@@ -2,4 +2,7 @@
 local highest = string.format('%.0f', issued + 1)
 local dot, dot_used = generation .. '.' .. highest, false
 local stamp, changed = settled[3] and string.format('%.0f', tonumber(settled[3]) + 1), {}
-if stamp then call('ZADD', KEYS[2], 'XX', '0', '') end -- what would be refused later is refused now
+if stamp then -- what would be refused later is refused now
+  call('ZSCORE', KEYS[2], '')
+  call('ZADD', KEYS[2], 'XX', '0', '')
+end

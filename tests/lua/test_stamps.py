@@ -125,6 +125,36 @@ def test_an_index_that_cannot_be_written_is_told_before_anything_is(bucket: Buck
 
 
 @every_change
+@pytest.mark.parametrize("command", ["zscore", "zmscore"])
+def test_an_index_that_cannot_be_read_is_told_before_anything_is_written(
+    bucket: Bucket, how: str, command: str
+) -> None:
+    """Else what is written then is told again, changes nothing, and is not stamped any more."""
+    bucket.actor()
+    join(bucket)
+    before = bucket.everything()
+    with denied(bucket, command) as other:
+        try:
+            CHANGES[how](other)
+        except redis.ResponseError:
+            assert bucket.everything() == before
+        else:
+            assert known(bucket) == {b"0:a": 2, b"0:b": 2}
+
+
+@pytest.mark.parametrize("command", ["zscore", "zmscore"])
+def test_a_flush_of_new_and_other_shards_is_refused_as_a_whole(bucket: Bucket, command: str) -> None:
+    join(bucket)
+    some = [(key(n), 1) for n in range(400)]
+    bucket.merge(bucket.actor(b"otherowner1234"), 1, fresh_plus=some[:100])
+    actor = bucket.actor()
+    before = bucket.everything()
+    with denied(bucket, command) as other, pytest.raises(redis.ResponseError):
+        other.merge(actor, 1, fresh_plus=some)
+    assert bucket.everything() == before
+
+
+@every_change
 def test_what_is_refused_alone_is_not_stamped(bucket: Bucket, how: str) -> None:
     join(bucket)
     bucket.client.set(A, "mine")
@@ -208,7 +238,7 @@ def test_a_group_that_is_new_costs_one_command_more(bucket: Bucket) -> None:
     join(bucket)
     actor = bucket.actor()
     alone = counted(bucket, lambda given: given.merge(actor, 1, fresh_plus=items))
-    assert alone == 250 + 1 + 6
+    assert alone == 250 + 1 + 8
     more = counted(bucket, lambda given: given.merge(actor, 2, 1, known_plus=[(name, 2) for name, _ in items]))
     assert more == 2 * 250 + 5
 
