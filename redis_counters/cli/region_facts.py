@@ -42,6 +42,8 @@ class Facts:
 
     def has_all(self, source: Facts, bucket: int) -> bool:
         """Whether nothing has changed there that is not here yet."""
+        if len(source.buckets) != len(self.buckets):
+            return False  # they exchange nothing
         there, mark = source.buckets[bucket], self.buckets[bucket].marks.get(source.region)
         if mark is None or there.version is None:
             return False

@@ -15,7 +15,7 @@ from redis_counters import Exchange, RegionStatus
 from redis_counters.cli import options, output
 from redis_counters.cli.keeping import driven
 from redis_counters.cli.opened import opened
-from redis_counters.cli.region_facts import Facts, facts_of
+from redis_counters.cli.region_facts import Facts, check_alike, facts_of
 from redis_counters.cli.region_urls import Regions, of_region, transports, urls_by_region
 from redis_counters.cli.traffic import Looked, Traffic, behind, looked, traffic
 from redis_counters.drivers.chance import mint
@@ -194,6 +194,7 @@ def _rows(facts: Mapping[str, Facts], servers: Mapping[str, Transport], errors: 
         for peer in sorted({*told.members, *facts} - {name}):
             lacks = None
             with _told(peer, errors):
+                check_alike({each: facts[each] for each in (name, peer) if each in facts})
                 if peer in seen and told.members.get(peer) == MEMBER.decode():
                     lacks = behind(facts[peer], servers[peer], name, told)
             found = seen.get(peer, Traffic())

@@ -363,6 +363,26 @@ def test_what_is_to_be_done_with_whom(servers: list[RealServer]) -> None:
         assert complaint in done.stderr
 
 
+@pytest.mark.parametrize("exchanged", [False, True])
+def test_regions_with_different_numbers_of_buckets_are_listed(servers: list[RealServer], exchanged: bool) -> None:
+    """It says of which two that is so, and tells of the others; also where one was emptied and settled anew."""
+    for server in servers:
+        add(server, "likes", 1)
+    run(None, "exchange", "--once", *(arguments(servers) if exchanged else arguments(servers[::2], "eu", "ap")))
+    us = servers[1]
+    us.client().flushall()
+    with Counters.from_url(us.url, buckets=64) as counters:
+        counters.add("likes", 1)
+    done = run(None, "regions", "list", "--json", *arguments(servers))
+    assert done.returncode == 1
+    found = json.loads(done.stdout)
+    assert "eu has 16" in found["errors"]["us"]
+    assert "us has 64" in found["errors"]["us"]
+    behind = {(pair["region"], pair["peer"]): pair["behind"] for pair in found["pairs"]}
+    assert behind[("eu", "ap")] == behind[("ap", "eu")] == 0
+    assert behind[("eu", "us")] is None
+
+
 @pytest.mark.parametrize("renew", [False, True])
 def test_a_region_is_restored_from_a_backup(servers: list[RealServer], renew: bool) -> None:
     """What others have of it comes back; what is counted anew is added, if it was renewed, and does not show if not."""
