@@ -71,7 +71,7 @@ local number = string.format('%.0f', tonumber(settled[1] or '0') + 1)
 news[#news + 1] = 'd'
 news[#news + 1] = ARGV[1] .. '.' .. number
 
-call('ZSCORE', KEYS[2], '') -- what would be refused later is refused now
+call('ZADD', KEYS[2], 'XX', '0', '') -- what would be refused later is refused now
 local PIECE = 1000
 for first = 1, #news, 2 * PIECE do
   call('HSET', key, unpack(news, first, math.min(first + 2 * PIECE - 1, #news)))

@@ -13,7 +13,7 @@ ARGV   1 delete     1, or 0
 REPLY  OK entries   what there was: `REGION/DOT,P,N,FP,FN ...` as entries_read tells it; this region has no name
 ERROR  BADARG ...   nothing written
        WRONGTYPE    the counter's key holds something else, or the index does; nothing written
-COST   O(1); 10 commands; one of them reads the shard, one or two are for each 1,000 fields that are written
+COST   O(1); 11 commands; one of them reads the shard, one or two are for each 1,000 fields that are written
 ]]
 local registry, key = KEYS[1], KEYS[3]
 local call = redis.call
@@ -126,7 +126,10 @@ elseif #news > 0 and not other['d'] then
   write('d', dot)
 end
 
-if joined then call('ZSCORE', KEYS[2], '') end -- what would be refused later is refused now
+if joined then -- what would be refused later is refused now; as in actors_reap: not to be stopped by lack of memory
+  call('HDEL', registry, '')
+  call('ZADD', KEYS[2], 'XX', '0', '')
+end
 call('PEXPIREAT', KEYS[4], '1') -- a time in the past deletes
 if gone then
   call('PEXPIREAT', key, '1')

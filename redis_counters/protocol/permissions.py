@@ -54,10 +54,9 @@ CALLS: dict[Script, tuple[str, ...]] = {
         "SET",
         "TYPE",
         "ZADD",
-        "ZSCORE",
     ),
     Script.SHARD_FLOOR: ("GET", "HGET", "HMGET", "HSET", "SET", "TYPE", "ZADD"),
-    Script.SHARD_RENEW: ("GET", "HDEL", "HGETALL", "HINCRBY", "HMGET", "HSET", "TYPE", "ZADD", "ZSCORE"),
+    Script.SHARD_RENEW: ("GET", "HDEL", "HGETALL", "HINCRBY", "HMGET", "HSET", "TYPE", "ZADD"),
     Script.CHANGES_LIST: (
         "HDEL",
         "HGET",

@@ -9,6 +9,7 @@ from redis_counters.crdt.regional import RegionalShard, parse_fields
 from redis_counters.crdt.tally import tally
 from tests.lua import regions
 from tests.lua.calls import INDEX, REGISTRY, Bucket, key
+from tests.lua.scenarios import denied
 
 A = key("a")
 
@@ -59,6 +60,14 @@ def test_an_index_of_another_type_is_told_at_once(bucket: Bucket) -> None:
     before = bucket.everything()
     with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
         bucket.renew(A)
+    assert bucket.everything() == before
+
+
+def test_who_may_not_stamp_it_is_told_at_once(bucket: Bucket) -> None:
+    counting(bucket)
+    before = bucket.everything()
+    with denied(bucket, "zadd") as other, pytest.raises(redis.ResponseError):
+        other.renew(A)
     assert bucket.everything() == before
 
 

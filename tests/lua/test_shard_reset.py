@@ -14,7 +14,7 @@ from tests.crdt.test_regional import entries, own_dots, places
 from tests.crdt.test_slotmap import slot_maps
 from tests.lua import keyed
 from tests.lua.calls import INDEX, REGISTRY, Bucket, key
-from tests.lua.scenarios import full_memory
+from tests.lua.scenarios import denied, full_memory
 
 A, LIKES = key("a"), keyed.users("a")
 
@@ -174,6 +174,15 @@ def test_an_index_of_another_type_is_told_at_once(bucket: Bucket) -> None:
     before = bucket.everything()
     with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
         bucket.reset(A)
+    assert bucket.everything() == before
+
+
+@pytest.mark.parametrize("delete", [0, 1])
+def test_who_may_not_stamp_it_is_told_at_once(bucket: Bucket, delete: int) -> None:
+    counting(bucket, joined=True)
+    before = bucket.everything()
+    with denied(bucket, "zadd") as other, pytest.raises(redis.ResponseError):
+        other.reset(A, delete=delete)
     assert bucket.everything() == before
 
 
