@@ -363,6 +363,15 @@ def test_what_is_to_be_done_with_whom(servers: list[RealServer]) -> None:
         assert complaint in done.stderr
 
 
+@pytest.mark.parametrize("command", [["exchange", "--once"], ["verify"], ["regions", "list"]])
+def test_a_record_that_is_something_else_is_named_as_a_key(servers: list[RealServer], command: list[str]) -> None:
+    """And not as a counter of that name."""
+    servers[1].client().set("rc:meta", "x")
+    done = run(None, *command, *arguments(servers[:2]))
+    assert done.returncode == 1
+    assert b"region us: the key 'rc:meta' holds something else" in done.stderr
+
+
 @pytest.mark.parametrize("exchanged", [False, True])
 def test_regions_with_different_numbers_of_buckets_are_listed(servers: list[RealServer], exchanged: bool) -> None:
     """It says of which two that is so, and tells of the others; also where one was emptied and settled anew."""

@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 from redis_counters.errors import Refused, SchemaMismatch, Unavailable
 from redis_counters.protocol.answers import reply_of
-from redis_counters.protocol.commands import Argument, Command, Script
+from redis_counters.protocol.commands import Argument, Command, ErrorReply, Script
 from redis_counters.protocol.keys import MOST_BUCKETS, SCHEMA, KeySpace, meta_key
 from redis_counters.protocol.namespace import ANY_REGION
+from redis_counters.protocol.refusals import error_for
 from redis_counters.protocol.replies import BadReply
 from redis_counters.protocol.shard_fields import pairs_of
 
@@ -49,8 +50,11 @@ Looking = Generator[list[Command], list[object], Region]
 
 def look(namespace: bytes, name: bytes) -> Looking:
     """Return what the deployment says of itself. Nothing is written. Raises SchemaMismatch, if it has another name."""
-    (raw,) = yield [Command(None, (meta_key(namespace),), (), b"HGETALL")]
-    fields = dict(pairs_of(raw, meta_key(namespace)))
+    record = meta_key(namespace)
+    (raw,) = yield [Command(None, (record,), (), b"HGETALL")]
+    if isinstance(raw, ErrorReply):
+        raise error_for(raw, None, record)
+    fields = dict(pairs_of(raw, record))
     shown = namespace.decode()
     if b"schema" not in fields:
         return Region(name, None, None, {})
