@@ -75,8 +75,9 @@ class Intake:
         self.mark_moved()
         for kind in (Kind.PLUS, Kind.MINUS):
             early = self.early[kind]
-            while early:
-                name = next(iter(early))
+            for name in list(early):  # not always the first: that is looked for behind all that were taken away
+                if name not in early:
+                    continue  # a signal handler that flushed has placed it
                 totals, key, after, to_send = self._place_for(name, early[name], kind)
                 totals[key] = after
                 if to_send is not None:

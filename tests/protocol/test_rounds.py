@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -98,3 +99,28 @@ def test_a_hot_counter_is_sent_once_per_interval(any_server: RealServer) -> None
         assert counted > 100
         assert 1 <= scripts <= 25
     assert truth(any_server, ["x"]) == {b"x": counted}
+
+
+class WalkedOver(dict[bytes, int]):
+    """Amounts that know how often somebody began to go through them."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        self.walks += 1
+        return super().__iter__()
+
+
+def test_what_was_counted_before_the_first_answer_is_gone_through_once() -> None:
+    """To take the first from a dict again and again is O(names^2): it is looked for behind all that were taken."""
+    writer = Writer(make_settings(), Buffer(), lambda: "0" * 12)
+    early = WalkedOver()
+    writer.early = (early, {})
+    for number in range(1_000):
+        writer.buffer.amounts.append((b"n%d" % number, 1))
+    writer.drain()
+    assert len(early) == 1_000
+    writer.settle(KeySpace(b"rc", 16), 0.0)
+    assert not early
+    assert early.walks == 1
+    assert sum(len(bucket.plus[0]) for bucket in writer.buckets) == 1_000
