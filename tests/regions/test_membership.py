@@ -93,7 +93,7 @@ def test_an_evicted_region_comes_back(three: Regions) -> None:
     assert three.counters["eu"].delete("deleted") == 30
     for _ in range(4):  # until all of it is dropped: receipts come with the next look
         exchange.run_once()
-    with pytest.raises(Refused, match=r"evicted.*regions add ap --region ap=URL"):
+    with pytest.raises(Refused, match=r"evicted.*leave it out.*regions add ap --region ap=URL"):
         three.exchange().run_once()
     assert three.counters["ap"].get("kept", max_age=0) == 31
     assert three.counters["us"].get("kept", max_age=0) == 32

@@ -155,7 +155,7 @@ def test_membership() -> None:
         agree(region(b"eu", {b"us": Member(b"other", MEMBER)}), us)
     with pytest.raises(SchemaMismatch, match="one and the same"):
         agree(eu, region(b"us", {}, id=b"id-eu"))
-    with pytest.raises(Refused, match=r"evicted.*regions add"):
+    with pytest.raises(Refused, match=r"evicted.*leave it out.*regions add"):
         agree(region(b"eu", {b"us": Member(b"id-us", EVICTED)}), us)
     with pytest.raises(Refused, match="evicted"):
         agree(eu, region(b"us", {b"us": Member(b"id-us", EVICTED)}))

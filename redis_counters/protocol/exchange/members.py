@@ -161,7 +161,7 @@ def evicted(name: bytes, by: bytes) -> Refused:
     """Return the error for a region that takes part no more."""
     bare = name.decode("ascii", "replace")
     return Refused(
-        f"region {_text(name)} is evicted, says {_text(by)}: it takes part again when it is added "
+        f"region {_text(name)} is evicted, says {_text(by)}: leave it out here; it takes part again when it is added "
         f"(redis-counters regions add {bare} --region {bare}=URL ..., Exchange.add_regions)"
     )
 
