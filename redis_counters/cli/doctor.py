@@ -18,7 +18,8 @@ from redis_counters.drivers.redis_py.transports import transport_of
 from redis_counters.drivers.urls import open_url
 from redis_counters.errors import CounterError
 from redis_counters.protocol.answers import list_of
-from redis_counters.protocol.keys import CLUSTER_BUCKETS, KeySpace, namespace_bytes
+from redis_counters.protocol.commands import hmget
+from redis_counters.protocol.keys import CLUSTER_BUCKETS, KeySpace, meta_key, namespace_bytes
 from redis_counters.protocol.namespace import look_up_namespace, settled_keys
 from redis_counters.protocol.settings import Settings, make_settings
 
@@ -87,6 +88,8 @@ def examine(
     for_keyed = list(try_keyed(client, namespace_bytes(namespace)))
     stamping = list(try_stamping(client, namespace_bytes(namespace)))
     exchanging = list(try_exchanging(client, namespace_bytes(namespace)))
+    if isinstance(looked_up, KeySpace) and _has_joined(client, looked_up):
+        needed, stamping = [*needed, *stamping], []
     tried = [*needed, *scans, *for_keyed, *stamping, *exchanging, *trials]
     obstacle = findings.obstacle(tried, of_servers)
     return [
@@ -168,6 +171,12 @@ def _look_up(client: Client, settings: Settings) -> KeySpace | CounterError | No
         return None if None in values else settled_keys(values, settings)
     except CounterError as error:
         return error
+
+
+def _has_joined(client: Client, keys: KeySpace) -> bool:
+    """Whether an exchange has made the namespace one of a region: then whoever counts there stamps what he changes."""
+    (raw,) = transport_of(client).ask([hmget(meta_key(keys.namespace), (b"id",))])
+    return list_of(raw, 1) != [None]
 
 
 def _servers(client: Client) -> dict[str, redis.Redis]:

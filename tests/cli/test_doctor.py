@@ -231,6 +231,21 @@ def test_what_regions_need_is_tried_too(server: RealServer) -> None:
     assert admin.dbsize() == 0
 
 
+def test_what_stamps_changes_is_demanded_where_a_region_has_joined(server: RealServer) -> None:
+    """There a user without it cannot count."""
+    run(server, "incr", "likes")
+    admin: Any = server.client()
+    admin.hset("rc:meta", "id", "drawn by an exchange")
+    admin.execute_command("ACL", "SETUSER", "no-index", "on", "nopass", "~*", "+@all", "-zadd", "-zscan")
+    try:
+        found = {f.check: f for f in examine(server.client(username="no-index", password=""))}
+    finally:
+        admin.execute_command("ACL", "DELUSER", "no-index")
+    assert found["permission ZADD"].level is PROBLEM
+    assert "+zadd" in found["permission ZADD"].advice
+    assert found["permission ZSCAN"].level is OK
+
+
 def levels(found: list[Finding]) -> dict[str, Level]:
     return {finding.check: finding.level for finding in found}
 
