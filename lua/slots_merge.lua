@@ -132,7 +132,7 @@ local changed = {}
 -- in the index one by one, which would take as long as all the rest, but are one member, a note: its score is less than
 -- 0 by the stamp, so nobody is told of it. Who asks for changes enters them first (parts/enter_notes.lua).
 local FEW, MOST = 50, 20000 -- names in a note, at least; in all notes, about
-local names, count, noted = {}, 0, tonumber(settled[5] or '0')
+local names, count, noted = {}, 0, tonumber(settled[5] or '0') or 0
 
 -- Redis refuses for lack of memory only before a script's first write, and PEXPIREAT needs none.
 if next(expiries) then call('HSET', registry, actor, record) end

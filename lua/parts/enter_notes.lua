@@ -7,7 +7,7 @@ end
 
 local function enter_notes(key, most)
   local note, score = first_note(key)
-  local noted, entered = tonumber(call('HGET', registry, 'p') or '0'), 0
+  local noted, entered = tonumber(call('HGET', registry, 'p') or '0') or 0, 0
   if not note and noted == 0 then return nil end
   call('ZREM', key, '') -- as in actors_reap: not to be stopped by lack of memory
   while note and entered < most do

@@ -52,23 +52,23 @@ def behind(source: Facts, server: Transport, peer: str, here: Facts) -> int:
     return sum(map(_number, answers[: len(counts)])) + only_noted
 
 
-class Looked(NamedTuple):
+class Reached(NamedTuple):
     """By bucket: the version of its last change, and how many names are noted and not in its change index yet."""
 
     versions: Sequence[int]
     noted: Sequence[int]
 
 
-def looked(keys: KeySpace, server: Transport) -> Looked:
+def reached(keys: KeySpace, server: Transport) -> Reached:
     """Return how far a region is. Cost: 1 round trip."""
     answers = server.ask([hmget(registry, (b"v", b"p")) for registry in keys.registries])
-    return Looked(*zip(*([_number(raw or 0) for raw in list_of(answer, 2)] for answer in answers), strict=True))
+    return Reached(*zip(*([_number(raw or 0) for raw in list_of(answer, 2)] for answer in answers), strict=True))
 
 
-def traffic(keys: KeySpace, server: Transport, region: str, since: Looked, seconds: float) -> Traffic:
+def traffic(keys: KeySpace, server: Transport, region: str, since: Reached, seconds: float) -> Traffic:
     """Return what has changed since so many seconds ago, when the region was so far. Cost: 3 round trips."""
     indexes = [keys.index(bucket) for bucket in range(keys.buckets)]
-    more = sum(max(now - then, 0) for now, then in zip(looked(keys, server).noted, since.noted, strict=True))
+    more = sum(max(now - then, 0) for now, then in zip(reached(keys, server).noted, since.noted, strict=True))
     asked = [
         Command(None, (x,), (b"(%d" % v, b"+inf"), b"ZCOUNT") for x, v in zip(indexes, since.versions, strict=True)
     ]

@@ -259,6 +259,19 @@ def test_a_number_that_was_lost_ends_at_nothing(bucket: Bucket) -> None:
     assert noted(bucket) == 0
 
 
+def test_a_number_that_is_none_stands_for_nothing(bucket: Bucket) -> None:
+    """Flushes and entering go on."""
+    join(bucket)
+    bucket.client.hset(REGISTRY, "p", "x")
+    assert enter(bucket) == ("OK", b"0")
+    bucket.merge(bucket.actor(), 1, fresh_plus=totals(NAMES))
+    assert noted(bucket) == FEW
+    bucket.client.hset(REGISTRY, "p", "x")
+    assert enter(bucket) == ("OK", b"0")
+    assert by_name(bucket) == {member(name): 2 for name in NAMES}
+    assert noted(bucket) == 0
+
+
 # --- what is refused ------------------------------------------------------------------------------------------------
 
 
