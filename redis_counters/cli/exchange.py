@@ -57,7 +57,12 @@ def exchange(
     aof: Annotated[
         bool, typer.Option("--aof", metavar="", help="Only what the append-only file has leaves a region.")
     ] = False,
-    as_json: options.Json = False,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json", metavar="", help="Print a line of JSON whenever something happened; with --once only at the end."
+        ),
+    ] = False,
 ) -> None:
     """Bring the counters of several regions, each a Redis of its own, to the same values, until Ctrl-C or SIGTERM.
 

@@ -12,7 +12,7 @@ import pytest
 
 from redis_counters import Counters
 from redis_counters.cli.region_urls import transports
-from redis_counters.cli.traffic import looked, traffic
+from redis_counters.cli.traffic import reached, traffic
 from redis_counters.protocol.keys import KeySpace
 from redis_counters.testing import LossyLink
 from tests.cli.commands import COMMAND, TIMEOUT, environment, run, start
@@ -547,7 +547,7 @@ def test_what_has_changed_counts_as_such_though_it_is_only_noted(servers: list[R
     exchange(servers[:2])
     keys = KeySpace(b"rc", 16)
     with transports({"eu": servers[0].url}) as by_region, Counters.from_url(servers[0].url) as counters:
-        before = looked(keys, by_region["eu"])
+        before = reached(keys, by_region["eu"])
         for n in range(2_000):
             counters.incr(f"name:{n}")
         counters.flush()
