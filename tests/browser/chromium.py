@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from selenium import webdriver
-from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
+from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException, WebDriverException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
@@ -33,6 +33,7 @@ FLAGS = (
 )
 SCREENSHOTS = Path(__file__).parent / "screenshots"  # not kept in the repository
 WIDE, NARROW = (1360, 900), (390, 844)
+GONE = "does not belong to the document"  # an element of the page before, as the driver says it now and then
 
 
 class Tab:
@@ -59,7 +60,11 @@ class Tab:
 
         def there() -> bool:
             with suppress(StaleElementReferenceException, NoSuchElementException):
-                found.append(what(self.find(selector)))
+                try:
+                    found.append(what(self.find(selector)))
+                except WebDriverException as error:
+                    if GONE not in str(error):
+                        raise
             return bool(found)
 
         until(there, selector)
