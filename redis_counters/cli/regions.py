@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
 from typing import Annotated, NamedTuple
@@ -142,7 +142,7 @@ def _list(urls: Mapping[str, str], namespace: str, names: list[str], *, as_json:
             {
                 "pairs": [row._asdict() for row in rows],
                 "counters": [
-                    {"name": name, "values": found, "read_skew": _skew(found)} for name, found in values.items()
+                    {"name": name, "values": found, "read_skew": _skew(found, urls)} for name, found in values.items()
                 ],
                 "errors": errors,
             }
@@ -154,7 +154,7 @@ def _list(urls: Mapping[str, str], namespace: str, names: list[str], *, as_json:
             [
                 output.printable(output.to_bytes(name)),
                 *(_told_number(found.get(r)) for r in facts),
-                _told_number(_skew(found)),
+                _told_number(_skew(found, urls)),
             ]
             for name, found in values.items()
         ]
@@ -228,6 +228,6 @@ def _told_number(number: int | None) -> str:
     return "?" if number is None else f"{number:,}"
 
 
-def _skew(values: Mapping[str, int]) -> int | None:
-    """By how much the values of regions that were read differ; None if none was."""
-    return max(values.values()) - min(values.values()) if values else None
+def _skew(values: Mapping[str, int], regions: Collection[str]) -> int | None:
+    """By how much the values of all regions differ; None if some could not be read."""
+    return max(values.values()) - min(values.values()) if len(values) == len(regions) else None

@@ -305,10 +305,14 @@ def test_a_region_under_another_name_is_told_of(servers: list[RealServer], comma
 
 def test_a_region_that_does_not_answer_is_told_of(servers: list[RealServer]) -> None:
     exchange(servers[:2])
-    words = ["regions", "list", *arguments(servers[:2]), "--region", f"ap=redis://:secret@127.0.0.1:{NOWHERE}"]
+    add(servers[0], "likes", 3)
+    away = ["--region", f"ap=redis://:secret@127.0.0.1:{NOWHERE}"]
+    words = ["regions", "list", "likes", *arguments(servers[:2]), *away]
     found = told(*words, code=1)
     assert list(found["errors"]) == ["ap"]
     assert "secret" not in found["errors"]["ap"]
+    assert found["counters"] == [{"name": "likes", "values": {"eu": 3, "us": 0}, "read_skew": None}]
+    assert b"likes\t3\t0\t?\n" in run(None, *words).stdout
 
 
 def test_add_and_evict(servers: list[RealServer]) -> None:
