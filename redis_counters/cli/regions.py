@@ -17,7 +17,7 @@ from redis_counters.cli.keeping import driven
 from redis_counters.cli.opened import opened
 from redis_counters.cli.region_facts import Facts, check_alike, facts_of
 from redis_counters.cli.region_urls import Regions, of_region, transports, urls_by_region
-from redis_counters.cli.traffic import Reached, Traffic, behind, reached, traffic
+from redis_counters.cli.traffic import Traffic, behind, traffic, versions
 from redis_counters.drivers.chance import mint
 from redis_counters.drivers.transport import Transport
 from redis_counters.errors import CounterError, UsageError
@@ -176,11 +176,11 @@ def _facts(servers: Mapping[str, Transport], namespace: str, errors: dict[str, s
 
 def _rows(facts: Mapping[str, Facts], servers: Mapping[str, Transport], errors: dict[str, str]) -> list[Row]:
     """What each region has of its peers. Looks twice, a second apart, so as to see how much changes."""
-    before: dict[str, tuple[float, Reached]] = {}
+    before: dict[str, tuple[float, list[int]]] = {}
     for name, told in facts.items():
         with _told(name, errors):
             if told.keys is not None:
-                before[name] = time.monotonic(), reached(told.keys, servers[name])
+                before[name] = time.monotonic(), versions(told.keys, servers[name])
     if before:
         time.sleep(_LOOK)
     seen: dict[str, Traffic] = {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from redis_counters.cli.region_facts import Facts
 from redis_counters.drivers.transport import Transport
@@ -32,19 +31,35 @@ def behind(source: Facts, server: Transport, peer: str, here: Facts) -> int:
     Cost: 2 round trips, O(buckets x regions + names in notes).
     """
     assert source.keys is not None
-    keys = source.keys
-    counts: list[Command] = []
-    looks: list[tuple[int, Command]] = []  # where names are only noted: version from which on they are counted anyway
-    notes = server.ask([ask_for_notes(keys.index(number)) for number in range(len(source.buckets))])
-    for number, (bucket, raw) in enumerate(zip(source.buckets, notes, strict=True)):
+    since = []
+    for number, bucket in enumerate(source.buckets):
         mark = here.buckets[number].marks.get(source.region) if here.buckets else None
         known = mark is not None and mark.incarnation.startswith(bucket.generation)
-        least = mark.version if known and mark is not None else 0
-        indexes = [keys.index(number)]
-        indexes += [keys.merged(number, name.encode()) for name in source.members if name not in (peer, source.region)]
-        counts += [Command(None, (index,), (b"(%d" % least, b"+inf"), b"ZCOUNT") for index in indexes]
+        since.append(mark.version if known and mark is not None else 0)
+    others = [name.encode() for name in source.members if name not in (peer, source.region)]
+    return _changed(source.keys, server, since, others)
+
+
+def versions(keys: KeySpace, server: Transport) -> list[int]:
+    """Return the versions of all buckets. Cost: 1 round trip."""
+    answers = server.ask([hmget(registry, (b"v",)) for registry in keys.registries])
+    return [_number(list_of(answer, 1)[0] or 0) for answer in answers]
+
+
+def _changed(keys: KeySpace, server: Transport, since: Sequence[int], others: Sequence[bytes] = ()) -> int:
+    """Return how many entries have changed since these versions of the buckets: there, or merged from these others.
+
+    What is only noted is looked up by name: it may be in several notes, and in the change index too.
+    """
+    counts: list[Command] = []
+    looks: list[tuple[int, Command]] = []  # version from which on a name is among those that are counted anyway
+    notes = server.ask([ask_for_notes(keys.index(bucket), least) for bucket, least in enumerate(since)])
+    for bucket, (least, raw) in enumerate(zip(since, notes, strict=True)):
+        index = keys.index(bucket)
+        indexes = [index, *(keys.merged(bucket, name) for name in others)]
+        counts += [Command(None, (each,), (b"(%d" % least, b"+inf"), b"ZCOUNT") for each in indexes]
         some = pieces(sorted(noted_in(raw)), _LOOKED_UP)
-        looks += [(least, Command(None, (keys.index(number),), names, b"ZMSCORE")) for names in some]
+        looks += [(least, Command(None, (index,), names, b"ZMSCORE")) for names in some]
     answers = server.ask([*counts, *(look for _, look in looks)])
     only_noted = 0
     for (least, look), raw in zip(looks, answers[len(counts) :], strict=True):
@@ -52,29 +67,12 @@ def behind(source: Facts, server: Transport, peer: str, here: Facts) -> int:
     return sum(map(_number, answers[: len(counts)])) + only_noted
 
 
-class Reached(NamedTuple):
-    """By bucket: the version of its last change, and how many names are noted and not in its change index yet."""
-
-    versions: Sequence[int]
-    noted: Sequence[int]
-
-
-def reached(keys: KeySpace, server: Transport) -> Reached:
-    """Return how far a region is. Cost: 1 round trip."""
-    answers = server.ask([hmget(registry, (b"v", b"p")) for registry in keys.registries])
-    return Reached(*zip(*([_number(raw or 0) for raw in list_of(answer, 2)] for answer in answers), strict=True))
-
-
-def traffic(keys: KeySpace, server: Transport, region: str, since: Reached, seconds: float) -> Traffic:
-    """Return what has changed since so many seconds ago, when the region was so far. Cost: 3 round trips."""
+def traffic(keys: KeySpace, server: Transport, region: str, since: Sequence[int], seconds: float) -> Traffic:
+    """Return what changed since these versions, which were those of so many seconds ago. Cost: 4 round trips."""
+    changed = _changed(keys, server, since)
     indexes = [keys.index(bucket) for bucket in range(keys.buckets)]
-    more = sum(max(now - then, 0) for now, then in zip(reached(keys, server).noted, since.noted, strict=True))
-    asked = [
-        Command(None, (x,), (b"(%d" % v, b"+inf"), b"ZCOUNT") for x, v in zip(indexes, since.versions, strict=True)
-    ]
-    asked += [Command(None, (x,), (b"+inf", b"(0", b"LIMIT", 0, _SAMPLE), b"ZREVRANGEBYSCORE") for x in indexes]
-    answers = server.ask(asked)
-    counts, samples = answers[: keys.buckets], answers[keys.buckets :]
+    asked = [Command(None, (x,), (b"+inf", b"(0", b"LIMIT", 0, _SAMPLE), b"ZREVRANGEBYSCORE") for x in indexes]
+    samples = server.ask(asked)
     members: list[list[bytes]] = [
         [member for member in sample if isinstance(member, bytes)] if isinstance(sample, list) else []
         for sample in samples
@@ -88,7 +86,7 @@ def traffic(keys: KeySpace, server: Transport, region: str, since: Reached, seco
     told = [len(text) for text in texts if isinstance(text, bytes) and text]
     names = [len(member) for some in members for member in some]
     size = sum(told) / len(told) + sum(names) / len(names) if told else None
-    return Traffic(size, (sum(map(_number, counts)) + more) / seconds if seconds else None)
+    return Traffic(size, changed / seconds if seconds else None)
 
 
 def _key(keys: KeySpace, member: bytes) -> bytes:

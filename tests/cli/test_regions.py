@@ -12,7 +12,7 @@ import pytest
 
 from redis_counters import Counters
 from redis_counters.cli.region_urls import transports
-from redis_counters.cli.traffic import reached, traffic
+from redis_counters.cli.traffic import traffic, versions
 from redis_counters.protocol.keys import KeySpace
 from redis_counters.testing import LossyLink
 from tests.cli.commands import COMMAND, TIMEOUT, environment, run, start
@@ -548,13 +548,23 @@ def test_what_differs_is_asked_for_by_pages(servers: list[RealServer]) -> None:
 
 @pytest.mark.parametrize("entered", [True, False])
 def test_what_has_changed_counts_as_such_though_it_is_only_noted(servers: list[RealServer], entered: bool) -> None:
+    """And once, however often it was noted; not what was noted before."""
     exchange(servers[:2])
-    keys = KeySpace(b"rc", 16)
-    with transports({"eu": servers[0].url}) as by_region, Counters.from_url(servers[0].url) as counters:
-        before = reached(keys, by_region["eu"])
-        for n in range(2_000):
-            counters.incr(f"name:{n}")
-        counters.flush()
+    keys, names = KeySpace(b"rc", 16), [f"name:{n}" for n in range(2_000)]
+    with (
+        transports({"eu": servers[0].url}) as by_region,
+        Counters.from_url(servers[0].url, flush_interval=3600) as counters,
+    ):
+
+        def count(some: list[str]) -> None:
+            for name in some:
+                counters.incr(name)
+            counters.flush()
+
+        count([f"earlier:{n}" for n in range(2_000)])
+        before = versions(keys, by_region["eu"])
+        count(names)
+        count(names[::-1])
         if entered:
             exchange(servers[:2])
         assert traffic(keys, by_region["eu"], "eu", before, 2.0).per_second == 1_000

@@ -18,9 +18,9 @@ def names_in(note: bytes) -> list[bytes]:
     return note.split(_BEFORE_EACH)[1:]
 
 
-def ask_for_notes(index: bytes) -> Command:
-    """Return the command that reads all notes of a change index."""
-    return Command(None, (index,), (b"-inf", b"(0"), b"ZRANGEBYSCORE")
+def ask_for_notes(index: bytes, since: int = 0) -> Command:
+    """Return the command that reads all notes of a change index that are later than this version."""
+    return Command(None, (index,), (b"-inf", b"(%d" % -since), b"ZRANGEBYSCORE")
 
 
 def noted_in(raw: object) -> set[bytes]:
