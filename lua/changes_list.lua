@@ -17,17 +17,20 @@ KEYS   1 registry    hash
 ARGV   1 peer        its name
        2 mark        what it holds of us; "-": none
        3 most        members to be told, about: those of one version are told together
-REPLY  OK mark more [member]...   the mark to be kept once the members are merged; 1: there are more, 0: that is all;
-                                  member: "SHARD:NAME", also of one whose key is gone
+REPLY  OK mark more remade [member]...   the mark to be kept once the members are merged; 1: there are more, 0: that
+                                         is all; how many members come first that are not told yet, but have to be
+                                         settled (dots_settle); member: "SHARD:NAME", also of one whose key is gone
        OTHERS region...           nothing written: there is an index of what was merged from these, too
        UNJOINED                   nothing written: changes are not stamped here
 ERROR  BADARG ...                 nothing written
 COST   O(others); up to 2 commands each; of the changes only what is told, and of notes not many more names
 ]]
-local registry, call, pcall = KEYS[1], redis.call, redis.pcall
+local registry, index, call, pcall = KEYS[1], KEYS[4], redis.call, redis.pcall
 -- include parts/whole.lua
 
 -- include parts/unnamed.lua
+
+-- include parts/notes.lua
 
 -- include parts/enter_notes.lua
 
@@ -35,7 +38,7 @@ local peer, mark, most = ARGV[1], ARGV[2], whole(ARGV[3] or '')
 if not most or most < 1 then return redis.error_reply('BADARG changes_list: most is no number above 0') end
 local settled = call('HMGET', registry, 'g', 'v')
 if not settled[2] then return {'UNJOINED'} end
-local others = unnamed(KEYS[4], 3, #KEYS)
+local others = unnamed(index, 3, #KEYS)
 if #others > 0 then return {'OTHERS', unpack(others)} end
 local version = tonumber(settled[2])
 
@@ -55,7 +58,7 @@ if theirs == incarnation and tonumber(reached) <= version then
 end
 
 -- What is not entered yet is told the next time, and so is all that has changed later.
-local first_left = enter_notes(KEYS[4], most)
+local first_left = enter_notes(most)
 local last = first_left and first_left - 1 or version
 
 local first = since < full and 3 or 4
@@ -100,7 +103,13 @@ if #found > 2 * most then
 end
 
 local reached_now = string.format('%s %.0f %.0f', incarnation, covered, full) .. (drops or '')
-local reply = {'OK', reached_now, covered < version and '1' or '0'}
+local marks, remade = call('ZRANGEBYSCORE', index, '0', '0', 'LIMIT', '0', string.format('%.0f', most)), {}
+for i = 1, #marks do
+  local kind, names = names_in(marks[i])
+  if kind == 'r' then remade[#remade + 1] = names[1] end
+end
+local more = (covered < version or #remade > 0) and '1' or '0'
+local reply = {'OK', reached_now, more, string.format('%.0f', #remade), unpack(remade)}
 local told = {}
 for i = 1, #found, 2 do
   local member = found[i]

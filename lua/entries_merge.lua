@@ -19,7 +19,7 @@ ERROR  BADARG ...                            nothing written
 COST   O(shards); up to 4 commands each
 ]]
 local registry, call, pcall = KEYS[1], redis.call, redis.pcall
-local byte, match, sub = string.byte, string.match, string.sub
+local byte, find, match, sub = string.byte, string.find, string.match, string.sub
 local source, since, mark, region = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 if #ARGV ~= #KEYS or source == '' or since == '' or region == '' then
   return redis.error_reply('BADARG entries_merge: ' .. #KEYS .. ' keys, ' .. #ARGV .. ' arguments do not fit')
@@ -67,17 +67,21 @@ for i = 5, #ARGV do
   end
 end
 
-local settled = call('HMGET', registry, 'g', 'n', 'v')
+local settled = call('HMGET', registry, 'g', 'n', 'v', 'p')
 if not settled[3] then return {'UNJOINED'} end
 local held = call('HGET', KEYS[2], '<' .. source) or '-'
 if held ~= since then return {'OTHER', held} end
-call('ZSCORE', KEYS[3], '') -- what would be refused later is refused now
-for n = 3, 4 do call('ZADD', KEYS[n], 'XX', '0', '') end
+local index, generation, issued = KEYS[3], settled[1], tonumber(settled[2])
+-- include parts/stamps.lua
+call('ZADD', KEYS[4], 'XX', '0', '')
+local others = {} -- names, beside `changed`
 
-local version, issued = tonumber(settled[3]), tonumber(settled[2])
-local highest, dot_used = string.format('%.0f', issued + 1), false
 local time = call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+
+-- include parts/notes.lua
+
+-- include parts/unknown.lua
 
 -- Returns the dot, k, and then, of each field that is told of, what is there. Of the own live dot that is what is
 -- counted, if it is more.
@@ -98,7 +102,8 @@ local function look(key, told)
     end
     there[field] = count
   end
-  for sign, sum in pairs(live) do
+  -- (Where it is not known whether that dot is of what is counted here, only what was told of it counts.)
+  for sign, sum in pairs(is_unknown(key, there['d'] or '') and {} or live) do
     local field, total = '@/' .. (there['d'] or '') .. sign, written(sum)
     if total and less(there[field] or '0', total) then there[field] = total end
   end
@@ -107,12 +112,12 @@ local function look(key, told)
   return found
 end
 
--- Returns which key's index is to have it, if there was more in it than is there; or nothing, and an error. What was
+-- Returns where its name is to be put, if there was more in it than is there; or nothing, and an error. What was
 -- counted here, and lost, is stamped as if it were counted again: so its name is known to have been.
 local function merge(key, told)
   local there, err = look(key, told)
   if err then return nil, err end
-  local grown, index = {}, 4
+  local grown, where = {}, others
   for n = 1, #told.names do
     local field, count = told.names[n], told.counts[n]
     local old = there[n + 2] or '0'
@@ -121,7 +126,7 @@ local function merge(key, told)
       if less(old, count) then
         grown[#grown + 1] = field
         grown[#grown + 1] = count
-        if byte(field, 2) == 47 then index = 3 end
+        if byte(field, 2) == 47 then where = changed end
       end
     end
   end
@@ -132,18 +137,19 @@ local function merge(key, told)
   local left = -1 -- milliseconds; none
   if told.expiry > 0 and there[1] then left = call('PTTL', key) end
   if #grown > 0 and not there[1] then
-    local known = call('ZSCORE', KEYS[3], sub(key, #registry + 2))
+    -- (What is only noted was told to nobody: it may get the same dot again.)
+    local known = call('ZSCORE', index, sub(key, #registry + 2))
     grown[#grown + 1] = 'd'
-    grown[#grown + 1] = settled[1] .. '.' .. (known and highest or '0')
+    grown[#grown + 1] = known and dot or first_dot
     dot_used = dot_used or known ~= false
   end
   for first = 1, #grown, 2000 do call('HSET', key, unpack(grown, first, math.min(first + 1999, #grown))) end
   if told.expiry > 0 and (there[1] or #grown > 0) and (left < 0 or now + left < told.expiry) then
     call('PEXPIREAT', key, string.format('%.0f', told.expiry))
     -- (Before Redis 7.0 what is told of a time may be some milliseconds early: that is no news.)
-    if left < 0 or now + left + 1000 < told.expiry then return index end
+    if left < 0 or now + left + 1000 < told.expiry then return where end
   end
-  return #grown > 0 and index or nil
+  return #grown > 0 and where or nil
 end
 
 -- The same for a text that tells of one count.
@@ -155,38 +161,46 @@ local function merge_single(key, field, count)
   if not is_count(old) then return nil, 'ERR ' .. field .. ' is no count' end
   if not less(old, count) then return nil end
   call('HSET', key, field, count)
-  return 4
+  return others
 end
 
-local reply, changed = {'OK', '', 0}, {[3] = {}, [4] = {}}
-local stamp = string.format('%.0f', version + 1)
+-- include parts/enter_notes.lua
+
+-- include parts/stamp_all.lua
+
+local reply = {'OK', '', 0}
 for i = 5, #KEYS do
   local key, told = KEYS[i], all_told[i]
   -- Nothing is written of a counter that has expired, as in slots_merge.
   if single[i] or (told and not (told.expiry > 0 and told.expiry <= now and call('PTTL', key) <= 0)) then
-    local index, err
+    local where, err
     if single[i] then
-      index, err = merge_single(key, single[i], count_of[i])
+      where, err = merge_single(key, single[i], count_of[i])
     else
-      index, err = merge(key, told)
+      where, err = merge(key, told)
     end
     if err then
       reply[#reply + 1] = i - 4
       reply[#reply + 1] = err
-    elseif index then
-      local stamps = changed[index]
-      stamps[#stamps + 1] = stamp
-      stamps[#stamps + 1] = sub(key, #registry + 2)
+    elseif where then
+      where[#where + 1] = sub(key, #registry + 2)
       reply[3] = reply[3] + 1
     end
   end
 end
-for n = 3, 4 do
-  for first = 1, #changed[n], 2000 do
-    call('ZADD', KEYS[n], unpack(changed[n], first, math.min(first + 1999, #changed[n])))
+for first = 1, #others, 1000 do
+  local stamps = {}
+  for i = first, math.min(first + 999, #others) do
+    stamps[#stamps + 1] = stamp
+    stamps[#stamps + 1] = others[i]
   end
+  call('ZADD', KEYS[4], unpack(stamps))
 end
-if reply[3] > 0 then call('HSET', registry, 'v', stamp, 'n', dot_used and highest or settled[2]) end
+if reply[3] > 0 then
+  local fields = {'v', stamp, 'n', dot_used and highest or settled[2]}
+  stamp_all(fields)
+  call('HSET', registry, unpack(fields))
+end
 if mark ~= '' then call('HSET', KEYS[2], '<' .. source, mark, 't:' .. source, string.format('%.0f', now)) end
 reply[2] = reply[3] > 0 and stamp or settled[3]
 return reply

@@ -4,20 +4,25 @@ entries_read: what each of these shards tells other regions.
 The canonical text of a shard: `K EXPIRY ENTRY...`. K: its field k, 0 if it is not there or 1. EXPIRY: epoch
 milliseconds, or 0. ENTRY, in order of their names: `REGION/DOT,P,N,FP,FN`, what that region counted up and down in that
 shard under that dot, and the floors under both; zeros at the end are left out, and entries that are all zero.
-Of this region's own live dot that is all slots and bases less the floors of slots, or what was told back, if more.
+Of this region's own live dot that is all slots and bases less the floors of slots, or what was told back, if more; of a
+shard whose dot may still turn out to be another (dots_settle) only the latter.
 
-KEYS   1.. shards    hash
+KEYS   1 index       sorted set   what was changed here, and notes
+       2.. shards    hash
 ARGV   1 region      name of this one
        2 without     entries of this region are left out, but for those with a floor; empty: none are
+       3 shown       1: to be looked at, not merged; then what is counted under an unknown dot is told, too; 0 else
 REPLY  a list, one text per shard: empty if there is no such key, or one that is sealed; "!" and the error where it
        cannot be told
 ERROR  BADARG ...    nothing is read
-COST   O(shards); up to 2 commands each; writes nothing
+COST   O(shards); up to 2 commands each; and one for notes, of which all names are read; writes nothing
 ]]
-local region, without = ARGV[1], ARGV[2]
+local index, region, without, shown = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local call, pcall = redis.call, redis.pcall
 local byte, find, format, sub, concat = string.byte, string.find, string.format, string.sub, table.concat
-if #ARGV ~= 2 or region == '' then return redis.error_reply('BADARG entries_read: there is no region') end
+if #ARGV ~= 3 or region == '' or (shown ~= '0' and shown ~= '1') then
+  return redis.error_reply('BADARG entries_read: there is no region, or shown is neither 0 nor 1')
+end
 
 -- include parts/less.lua
 
@@ -26,6 +31,8 @@ if #ARGV ~= 2 or region == '' then return redis.error_reply('BADARG entries_read
 -- include parts/sums.lua
 
 -- include parts/held.lua
+
+-- include parts/notes.lua
 
 -- (The time first: so what is told is never later than it is, and does not grow from region to region.)
 local time = call('TIME')
@@ -40,12 +47,15 @@ local function expiry_of(key)
   return left < 0 and left or now + left
 end
 
+-- include parts/unknown.lua
+
 local withheld = without .. '/'
 local function text_of(key)
   local fields = pcall('HGETALL', key)
   if #fields == 4 and region ~= without then -- most often: a dot, and one slot
     local slot = fields[1] == 'd' and 3 or 1
-    if fields[4 - slot] == 'd' and find(fields[slot], '^[^~@].*%+$') and find(fields[slot + 1], '^[1-9]%d*$') then
+    if fields[4 - slot] == 'd' and find(fields[slot], '^[^~@].*%+$') and find(fields[slot + 1], '^[1-9]%d*$') and
+      (shown == '1' or not is_unknown(key, fields[5 - slot])) then
       local expiry = expiry_of(key)
       if expiry == -2 then return '' end
       local own = region .. '/' .. fields[5 - slot] .. ',' .. fields[slot + 1]
@@ -54,6 +64,7 @@ local function text_of(key)
   end
   local shards, own, plus, minus, entries = held(key, fields)
   if not shards then return own and '!' .. own or '' end
+  if shown ~= '1' and is_unknown(key, own) then plus, minus = '0', '0' end
   local expiry = expiry_of(key)
   if expiry == -2 then return '' end
   local text = shards .. (expiry > 0 and format(' %.0f', expiry) or ' 0')
@@ -80,5 +91,5 @@ local function text_of(key)
 end
 
 local texts = {}
-for i = 1, #KEYS do texts[i] = text_of(KEYS[i]) end
+for i = 2, #KEYS do texts[i - 1] = text_of(KEYS[i]) end
 return texts

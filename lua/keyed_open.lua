@@ -54,5 +54,11 @@ for i = 2, #ARGV do
     reply[i] = own
   end
 end
+-- include parts/notes.lua
+
+-- include parts/enter_notes.lua
+
+-- include parts/stamp_all.lua
+
 -- include parts/stamped.lua
 return reply

@@ -60,5 +60,11 @@ local reply = {'OK'}
 for i = 1, items do
   reply[i + 1] = apply(2 * i + 1, KEYS[2 * i + 1], ARGV[2 * i], ARGV[2 * i + 1])
 end
+-- include parts/notes.lua
+
+-- include parts/enter_notes.lua
+
+-- include parts/stamp_all.lua
+
 -- include parts/stamped.lua
 return reply

@@ -99,5 +99,11 @@ for i = 1, items do
   reply[i + 2] = apply(KEYS[i + 6], ARGV[3 + 2 * i], ARGV[4 + 2 * i])
 end
 if not dated and there[4] then call('PEXPIREAT', KEYS[4], expiry) end
+-- include parts/notes.lua
+
+-- include parts/enter_notes.lua
+
+-- include parts/stamp_all.lua
+
 -- include parts/stamped.lua
 return reply

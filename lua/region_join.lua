@@ -9,16 +9,20 @@ KEYS   1 registry     hash
 ARGV   1 generation   where the registry has none yet
 REPLY  OK version [narrowed]...   the version of the bucket; of these shards (from 1) those with the field z
 ERROR  none of its own
-COST   O(shards); up to 1 command each, and one for many of them
+COST   O(shards); up to 1 command each, and one for many of them; the first time what notes_enter takes, too
 ]]
-local registry, call, pcall = KEYS[1], redis.call, redis.pcall
+local registry, index, call, pcall = KEYS[1], KEYS[2], redis.call, redis.pcall
+-- include parts/notes.lua
+
+-- include parts/enter_notes.lua
+
 local settled = call('HMGET', registry, 'g', 'v')
 local version = tonumber(settled[2] or '')
 if not version then
-  -- What the index holds may be of a registry that was lost: no stamp is ahead of the version, nor is that of a note.
-  local last = call('ZREVRANGE', KEYS[2], '0', '0', 'WITHSCORES')[2]
-  local last_note = call('ZRANGEBYSCORE', KEYS[2], '-inf', '(0', 'WITHSCORES', 'LIMIT', '0', '1')[2]
-  version = math.max(tonumber(last or '0'), -tonumber(last_note or '0'))
+  -- What the index holds may be of a registry that was lost: no stamp is ahead of the version.
+  enter_notes(math.huge)
+  local last = call('ZREVRANGE', index, '0', '0', 'WITHSCORES')[2]
+  version = tonumber(last or '0')
 end
 local stamp = string.format('%.0f', version + 1)
 
@@ -29,10 +33,10 @@ for first = 3, #KEYS, GROUP do
     stamps[#stamps + 1] = stamp
     stamps[#stamps + 1] = string.sub(KEYS[i], #registry + 2)
   end
-  call('ZADD', KEYS[2], 'NX', unpack(stamps))
+  call('ZADD', index, 'NX', unpack(stamps))
 end
 -- No key, but too long for a small set to be packed: a change would take time by the size of the set then.
-call('ZADD', KEYS[2], 'NX', '0', '0:' .. string.rep('-', 64))
+call('ZADD', index, 'NX', '0', '0:' .. string.rep('-', 64))
 if settled[1] then
   call('HSET', registry, 'v', stamp)
 else

@@ -14,17 +14,25 @@ ARGV   1 dot         of the key that was copied
 REPLY  OK done       1: something was written; 0: it was so before, or this is another key, or of another type
        UNJOINED      nothing written: changes are not stamped here
 ERROR  BADARG ...    nothing written
-COST   O(1); 6 commands
+COST   O(1); 10 commands; and what notes_enter takes for all that is noted
 ]]
-local registry, key = KEYS[1], KEYS[3]
-local call, dot = redis.call, ARGV[1]
+local registry, index, key = KEYS[1], KEYS[2], KEYS[3]
+local call, pcall, dot = redis.call, redis.pcall, ARGV[1]
 -- include parts/is_count.lua
 -- include parts/less.lua
 if #ARGV ~= 3 or dot == '' or not is_count(ARGV[2]) or not is_count(ARGV[3]) then
   return redis.error_reply('BADARG shard_floor: there is no dot, or there are no counts')
 end
+-- include parts/notes.lua
+
+-- include parts/enter_notes.lua
+
+-- include parts/settle_dot.lua
+
+if not call('HGET', registry, 'v') then return {'UNJOINED'} end
+enter_notes(math.huge) -- so what its dot is, is known
+settle_dot(key)
 local version = call('HGET', registry, 'v')
-if not version then return {'UNJOINED'} end
 
 local kind = call('TYPE', key).ok
 if kind == 'string' then
@@ -49,7 +57,7 @@ for n = 1, 4 do
 end
 if #grown == 0 then return {'OK', 0} end
 local stamp = string.format('%.0f', tonumber(version) + 1)
-call('ZADD', KEYS[2], stamp, string.sub(key, #registry + 2))
+call('ZADD', index, stamp, string.sub(key, #registry + 2))
 call('HSET', key, unpack(grown))
 call('HSET', registry, 'v', stamp)
 return {'OK', 1}

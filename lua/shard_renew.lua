@@ -13,10 +13,11 @@ REPLY  OK entry       what is an earlier key's now: `/DOT,P,N`; empty, if nothin
        UNJOINED       nothing written: changes are not stamped here
 ERROR  BADARG ...     nothing written
        WRONGTYPE      the counter's key holds something else, or the index does; nothing written
-COST   O(1); 9 commands; one of them reads the shard, one or two are for each 1,000 fields that are written
+COST   O(1); 13 commands; one of them reads the shard, one or two are for each 1,000 fields that are written;
+       and what notes_enter takes for all that is noted
 ]]
-local registry, key = KEYS[1], KEYS[3]
-local call = redis.call
+local registry, index, key = KEYS[1], KEYS[2], KEYS[3]
+local call, pcall = redis.call, redis.pcall
 local SIGNS = {'+', '-'}
 if ARGV[1] == '' then return redis.error_reply('BADARG shard_renew: there is no generation') end
 
@@ -26,9 +27,16 @@ if ARGV[1] == '' then return redis.error_reply('BADARG shard_renew: there is no 
 
 -- include parts/sums.lua
 
-local settled = call('HMGET', registry, 'n', 'v')
-if not settled[2] then return {'UNJOINED'} end
+-- include parts/notes.lua
+
+-- include parts/enter_notes.lua
+
+-- include parts/settle_dot.lua
+
+if not call('HGET', registry, 'v') then return {'UNJOINED'} end
 if call('TYPE', key).ok == 'string' and string.find(call('GET', key), '^sealed ') then return {'OK', ''} end
+enter_notes(math.huge) -- so what its dot is, is known
+settle_dot(key)
 
 local fields = call('HGETALL', key)
 local sums, own, dot, news, held = {{0}, {0}}, {'0', '0'}, nil, {}, {}
@@ -67,11 +75,11 @@ for n = 1, 2 do
     news[#news + 1] = own[n]
   end
 end
-local number = string.format('%.0f', tonumber(settled[1] or '0') + 1)
+local number = string.format('%.0f', tonumber(call('HGET', registry, 'n') or '0') + 1)
 news[#news + 1] = 'd'
 news[#news + 1] = ARGV[1] .. '.' .. number
 
-call('ZADD', KEYS[2], 'XX', '0', '') -- what would be refused later is refused now
+call('ZADD', index, 'XX', '0', '') -- what would be refused later is refused now
 local PIECE = 1000
 for first = 1, #news, 2 * PIECE do
   call('HSET', key, unpack(news, first, math.min(first + 2 * PIECE - 1, #news)))
@@ -81,5 +89,5 @@ for first = 1, #held, PIECE do
 end
 call('HSET', registry, 'n', number)
 local version = call('HINCRBY', registry, 'v', '1')
-call('ZADD', KEYS[2], version, string.sub(key, #registry + 2))
+call('ZADD', index, version, string.sub(key, #registry + 2))
 return {'OK', '/' .. dot .. ',' .. own[1] .. ',' .. own[2]}

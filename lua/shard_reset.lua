@@ -13,10 +13,11 @@ ARGV   1 delete     1, or 0
 REPLY  OK entries   what there was: `REGION/DOT,P,N,FP,FN ...` as entries_read tells it; this region has no name
 ERROR  BADARG ...   nothing written
        WRONGTYPE    the counter's key holds something else, or the index does; nothing written
-COST   O(1); 11 commands; one of them reads the shard, one or two are for each 1,000 fields that are written
+COST   O(1); 15 commands; one of them reads the shard, one or two are for each 1,000 fields that are written;
+       and what notes_enter takes for all that is noted
 ]]
-local registry, key = KEYS[1], KEYS[3]
-local call = redis.call
+local registry, index, key = KEYS[1], KEYS[2], KEYS[3]
+local call, pcall = redis.call, redis.pcall
 local SIGNS = {'+', '-'}
 local deletes = ARGV[1] == '1'
 if not deletes and ARGV[1] ~= '0' then
@@ -45,6 +46,18 @@ end
 
 -- include parts/sums.lua
 
+-- include parts/notes.lua
+
+-- include parts/enter_notes.lua
+
+-- include parts/settle_dot.lua
+
+local joined = call('HGET', registry, 'v')
+if joined then -- so what its dot is, is known
+  enter_notes(math.huge)
+  settle_dot(key)
+end
+
 local fields = call('HGETALL', key)
 local sums, entries, held, slots, other = {{0}, {0}}, {}, {}, {}, {}
 for i = 1, #fields, 2 do
@@ -69,8 +82,7 @@ for i = 1, #fields, 2 do
   other[field] = value
 end
 
-local settled = call('HMGET', registry, 'g', 'n', 'v')
-local joined = settled[3]
+local settled = call('HMGET', registry, 'g', 'n')
 local issued = tonumber(settled[2] or '0')
 local function new_dot()
   issued = issued + 1
@@ -128,7 +140,7 @@ end
 
 if joined then -- what would be refused later is refused now; as in actors_reap: not to be stopped by lack of memory
   call('HDEL', registry, '')
-  call('ZADD', KEYS[2], 'XX', '0', '')
+  call('ZADD', index, 'XX', '0', '')
 end
 call('PEXPIREAT', KEYS[4], '1') -- a time in the past deletes
 if gone then
@@ -144,7 +156,7 @@ for first = 1, #removed, PIECE do
 end
 if joined and seen then
   local version = call('HINCRBY', registry, 'v', '1')
-  call('ZADD', KEYS[2], version, string.sub(key, #registry + 2))
+  call('ZADD', index, version, string.sub(key, #registry + 2))
 end
 -- In any case, so that who asks whether it is durable (WAIT) asks on a connection that has written.
 if settled[1] then call('HSET', registry, 'n', string.format('%.0f', issued)) end

@@ -45,5 +45,11 @@ for i = 3, #KEYS do
     reply[i - 1] = told
   end
 end
+-- include parts/notes.lua
+
+-- include parts/enter_notes.lua
+
+-- include parts/stamp_all.lua
+
 -- include parts/stamped.lua
 return reply

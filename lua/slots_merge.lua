@@ -26,7 +26,8 @@ REPLY  OK seq [index error]...   applied; the items listed (from 1) were refused
        SEALED [index id]...      nothing written: these known or floored items are of shards sealed with that id
 ERROR  BADARG ...                nothing written
 COST   O(items); up to 4 commands each, mostly 1 or 2; of one that expires up to 3 more;
-       of a new shard, where changes are stamped, up to 2 more, but mostly none
+       of a new shard, where changes are stamped, up to 2 more, but mostly none; where nobody has asked for
+       changes for long, as many more names of earlier ones are entered in the index
 ]]
 local KEYS, ARGV = KEYS, ARGV -- as locals: thousands of looks at globals are a twentieth of a flush
 local registry, actor = KEYS[1], ARGV[1]
@@ -55,8 +56,8 @@ for v = first_expiry, #ARGV, 2 do
   expiries[item] = ARGV[v + 1]
 end
 
-local settled = redis.call('HMGET', registry, actor, 'v', 'n', 'g', 'p')
-local record, version, generation = settled[1], settled[2], settled[4]
+local settled = redis.call('HMGET', registry, 'g', 'n', 'v', 'p', actor)
+local index, generation, record = KEYS[2], settled[1], settled[5]
 local state, recorded, rest = string.match(record or '', '^(%a) (%d+) %d+ (.*)$')
 if not state then return {'UNKNOWN'} end
 recorded = tonumber(recorded)
@@ -116,23 +117,9 @@ end
 if missing or sealed then return missing or sealed end
 
 -- Whatever can fail here does so before the first write.
-local highest = string.format('%.0f', tonumber(settled[3]) + 1)
-local dot, dot_used = generation .. '.' .. highest, false
-local stamp = version and string.format('%.0f', tonumber(version) + 1)
-if stamp then -- what would be refused later is refused now
-  if items > counts[3] + counts[4] then
-    call('ZSCORE', KEYS[2], '')
-    call('ZMSCORE', KEYS[2], '')
-  end
-  call('ZADD', KEYS[2], 'XX', '0', '')
-end
-local changed = {}
-
--- Names of shards of which nothing has changed but what is counted under their live dots. Many of them are not entered
--- in the index one by one, which would take as long as all the rest, but are one member, a note: its score is less than
--- 0 by the stamp, so nobody is told of it. Who asks for changes enters them first (parts/enter_notes.lua).
-local FEW, MOST = 50, 20000 -- names in a note, at least; in all notes, about
-local names, count, noted = {}, 0, tonumber(settled[5] or '0') or 0
+local issued = tonumber(settled[2])
+-- include parts/stamps.lua
+looks_up = looks_up and counts[1] + counts[2] < FEW -- many new shards are looked up when they are entered in the index
 
 -- Redis refuses for lack of memory only before a script's first write, and PEXPIREAT needs none.
 if next(expiries) then call('HSET', registry, actor, record) end
@@ -161,43 +148,31 @@ end
 
 -- include parts/give_dot.lua
 
--- Gathers the names of these shards, that are all new. Returns by item which of them the index remembers, if it does
--- any: such a key was lost by other ways than a fail-over, and is another thing (parts/changes.lua).
-local from, first_dot = #registry + 2, generation .. '.0'
-local function name_new(first, last)
-  local before = count
-  for i = first + 2, last + 2 do
-    count = count + 1
-    names[count] = sub(KEYS[i], from)
-  end
-  local stamps, remembered = call('ZMSCORE', KEYS[2], unpack(names, before + 1, count)), nil
-  for i = 1, count - before do
-    if stamps[i] then
-      remembered = remembered or {}
-      remembered[first + i - 1] = true
-    end
-  end
-  return remembered
-end
+-- include parts/notes.lua
+
+-- include parts/enter_notes.lua
+
+-- include parts/stamp_all.lua
 
 -- A shard without a slot of ours is mostly a new one, or mostly not: asking for a group of them costs one command, and
 -- spares every member of a group that is all new, or all there, its second one.
-local GROUP, fresh_plus = 250, counts[1]
+local GROUP, fresh_plus, from = 250, counts[1], #registry + 2
 for first = 1, first_known - 1, GROUP do
   local last = math.min(first + GROUP, first_known) - 1
   local there = call('EXISTS', unpack(KEYS, first + 2, last + 2))
   local all_new, all_there = there == 0 and not next(expired), there > last - first
-  local remembered = all_new and stamp and name_new(first, last)
+  local its = all_new and (not stamp and dot or not looks_up and first_dot) -- of all of them, or each has its own
+  if its == first_dot then
+    for i = first + 2, last + 2 do created[#created + 1] = sub(KEYS[i], from) end
+  elseif its then
+    dot_used = true
+  end
   for i = first, last do
     local key, total = KEYS[i + 2], ARGV[i + 12]
     field = i > fresh_plus and minus or plus
     if all_new then
-      if stamp and not (remembered and remembered[i]) then
-        call('HSET', key, field, total, 'd', first_dot)
-      else
-        call('HSET', key, field, total, 'd', dot)
-        dot_used = true
-      end
+      call('HSET', key, field, total, 'd', its or dot_of(key))
+      if not its then has_changed(key) end
     elseif not expired[i] then
       local new = pcall('HSETNX', key, field, total)
       if new == 1 then
@@ -215,6 +190,7 @@ for first = 1, first_known - 1, GROUP do
   end
 end
 field = plus
+local news = #changed
 for i = first_known, last_known do
   if i == turn then field = minus end
   local old, total = olds[i], ARGV[i + 12]
@@ -224,8 +200,8 @@ for i = first_known, last_known do
     local key = KEYS[i + 2]
     call('HSET', key, field, total)
     if stamp then
-      count = count + 1
-      names[count] = sub(key, from)
+      news = news + 1
+      changed[news] = sub(key, from)
     end
   end
 end
@@ -277,25 +253,6 @@ local fields = {actor, record}
 if dot_used then
   fields[3], fields[4] = 'n', highest
 end
--- (A name may be any bytes: one that has a newline in it is in no note.)
-if count >= FEW and noted < MOST and not string.find(table.concat(names), '\n', 1, true) then
-  local new = call('ZADD', KEYS[2], '-' .. stamp, '\n' .. table.concat(names, '\n'))
-  if new == 1 then
-    fields[#fields + 1] = 'p'
-    fields[#fields + 1] = string.format('%.0f', noted + count)
-  end
-else
-  for i = 1, count do
-    changed[#changed + 1] = stamp
-    changed[#changed + 1] = names[i]
-  end
-end
-for first = 1, #changed, 2000 do
-  call('ZADD', KEYS[2], unpack(changed, first, math.min(first + 1999, #changed)))
-end
-if #changed > 0 or count > 0 then
-  fields[#fields + 1] = 'v'
-  fields[#fields + 1] = stamp
-end
+stamp_all(fields)
 call('HSET', registry, unpack(fields))
 return reply

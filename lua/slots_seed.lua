@@ -78,5 +78,11 @@ for i = 1, items do
     reply[i + 1] = '0'
   end
 end
+-- include parts/notes.lua
+
+-- include parts/enter_notes.lua
+
+-- include parts/stamp_all.lua
+
 -- include parts/stamped.lua
 return reply

@@ -1,26 +1,34 @@
--- Notes (see slots_merge) are entered, from the oldest on, until so many names are: each name with the note's version,
--- or a later one that it has already. Nobody is told of what a note names before that. Returns the version of the first
--- one that is left.
-local function first_note(key)
-  return unpack(call('ZREVRANGEBYSCORE', key, '(0', '-inf', 'WITHSCORES', 'LIMIT', '0', '1'))
+-- Notes are entered, from the oldest on, until so many names are: each name with the note's version. Nobody is told of
+-- what a note names before that. A shard that was new, and that the index remembers from before, was lost by other ways
+-- than a fail-over, and is another thing now: instead it gets a mark, until it has another dot (lua/dots_settle.lua).
+-- Returns the version of the first note that is left.
+local function first_note()
+  return unpack(call('ZREVRANGEBYSCORE', index, '(0', '-inf', 'WITHSCORES', 'LIMIT', '0', '1'))
 end
 
-local function enter_notes(key, most)
-  local note, score = first_note(key)
+local function enter_notes(most)
+  local note, score = first_note()
   local noted, entered = tonumber(call('HGET', registry, 'p') or '0') or 0, 0
   if not note and noted == 0 then return nil end
-  call('ZREM', key, '') -- as in actors_reap: not to be stopped by lack of memory
+  call('ZREM', index, '') -- as in actors_reap: not to be stopped by lack of memory
   while note and entered < most do
-    local stamp, stamps, n = string.sub(score, 2), {}, 0
-    for name in string.gmatch(note, '[^\n]+') do
-      stamps[n + 1], stamps[n + 2] = stamp, name
-      n = n + 2
+    local kind, names = names_in(note)
+    local stamp, version, GROUP = string.sub(score, 2), -tonumber(score), 1000
+    for first = 1, #names, GROUP do
+      local last, stamps = math.min(first + GROUP - 1, #names), {}
+      local before = kind == 'm' and call('ZMSCORE', index, unpack(names, first, last)) or {}
+      for i = first, last do
+        local its = before[i - first + 1]
+        local is_remade = its and tonumber(its) < version
+        stamps[#stamps + 1] = is_remade and '0' or stamp
+        stamps[#stamps + 1] = is_remade and REMADE .. names[i] or names[i]
+      end
+      call('ZADD', index, 'GT', unpack(stamps))
     end
-    for first = 1, n, 2000 do call('ZADD', key, 'GT', unpack(stamps, first, math.min(first + 1999, n))) end
-    call('ZREM', key, note) -- last: where ZADD is denied, nothing is lost
-    entered = entered + n / 2
-    note, score = first_note(key)
+    call('ZREM', index, note) -- last: where ZADD is denied, nothing is lost
+    entered = entered + #names
+    note, score = first_note()
   end
-  call('HSET', registry, 'p', string.format('%.0f', note and math.max(noted - entered, 0) or 0))
+  call('HSET', registry, 'p', string.format('%.0f', note and math.max(noted - entered, 1) or 0))
   return note and tonumber(string.sub(score, 2))
 end

@@ -1,10 +1,10 @@
 -- The registry's record; it is made, with the generation that is given, where there is none.
-local settled = call('HMGET', registry, 'g', 'n', 'v')
-local generation, issued = settled[1], tonumber(settled[2] or '0')
+local settled = call('HMGET', registry, 'g', 'n', 'v', 'p')
+local index, generation, issued = KEYS[2], settled[1], tonumber(settled[2] or '0')
 local made = not generation
 if made then
   if ARGV[1] == '' then return {'UNKNOWN'} end
   generation = ARGV[1]
   call('HSET', registry, 'g', generation, 'n', '0', 'c', '0')
-  pcall('ZADD', KEYS[2], 'NX', '0', '0:' .. string.rep('-', 64)) -- as in actor_open
+  pcall('ZADD', index, 'NX', '0', '0:' .. string.rep('-', 64)) -- as in actor_open
 end

@@ -222,6 +222,8 @@ def try_stamping(client: Client, namespace: bytes) -> Iterator[Trial]:
     key = b"{%b:0}:doctor:%b" % (namespace, secrets.token_hex(8).encode())
     yield _try(client, "ZSCORE", key, b"m")[0]
     yield _try(client, "ZMSCORE", key, b"m")[0]
+    yield _try(client, "ZREVRANGEBYSCORE", key, 0, 0)[0]
+    yield _try(client, "ZREM", key, b"m")[0]
     yield _try(client, "ZADD", key, b"XX", 1, b"m")[0]  # only if it is there, and it is not
 
 
@@ -231,9 +233,7 @@ def try_exchanging(client: Client, namespace: bytes) -> Iterator[Trial]:
     yield _try(client, "HKEYS", key)[0]
     yield _try(client, "ZRANGEBYSCORE", key, 0, 0)[0]
     yield _try(client, "ZREVRANGE", key, 0, 0)[0]
-    yield _try(client, "ZREVRANGEBYSCORE", key, 0, 0)[0]
     yield _try(client, "ZCOUNT", key, 0, 0)[0]
-    yield _try(client, "ZREM", key, b"m")[0]
     yield _try(client, "ZSCAN", key, b"0")[0]
 
 

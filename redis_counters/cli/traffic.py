@@ -78,8 +78,8 @@ def traffic(keys: KeySpace, server: Transport, region: str, since: Sequence[int]
         for sample in samples
     ]
     reads = [
-        Command(Script.ENTRIES_READ, [_key(keys, member) for member in some], (region.encode(), b""))
-        for some in members
+        Command(Script.ENTRIES_READ, [index, *(_key(keys, member) for member in some)], (region.encode(), b"", 1))
+        for index, some in zip(indexes, members, strict=True)
         if some
     ]
     texts = [text for answer in (server.ask(reads) if reads else []) for text in list_of(answer)]

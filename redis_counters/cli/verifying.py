@@ -114,13 +114,14 @@ class Verifier:
 
     def _texts(self, page: Sequence[Shard]) -> dict[str, list[bytes]]:
         """The states of shards of one bucket, by region."""
-        keys = [self._keys.shard_key(shard.name, shard.number)[1] for shard in page]
+        index = self._keys.index(page[0].bucket)
+        keys = [index, *(self._keys.shard_key(shard.name, shard.number)[1] for shard in page)]
         found = {}
         for region in self._regions:
-            (raw,) = region.server.ask([Command(Script.ENTRIES_READ, keys, (region.name.encode(), b""))])
+            (raw,) = region.server.ask([Command(Script.ENTRIES_READ, keys, (region.name.encode(), b"", 1))])
             if isinstance(raw, ErrorReply):
                 raise error_for(raw, Script.ENTRIES_READ)
-            texts = list_of(raw, len(keys))
+            texts = list_of(raw, len(page))
             found[region.name] = [text if isinstance(text, bytes) else str(text).encode() for text in texts]
         return found
 

@@ -43,6 +43,7 @@ class Script(Enum):
     SHARD_FLOOR = "shard_floor"
     CHANGES_LIST = "changes_list"
     NOTES_ENTER = "notes_enter"
+    DOTS_SETTLE = "dots_settle"
     ENTRIES_READ = "entries_read"
     ENTRIES_MERGE = "entries_merge"
     ENTRIES_DIGEST = "entries_digest"
@@ -135,7 +136,8 @@ CONTRACTS: dict[Script, Contract] = {
         more_keys="others",
     ),
     Script.NOTES_ENTER: Contract(("registry", "index"), ("most",), ("OK",)),
-    Script.ENTRIES_READ: Contract((), ("region", "without"), (), more_keys="shards", writes=False),
+    Script.DOTS_SETTLE: Contract(("registry", "index"), (), ("OK", "UNJOINED"), more_keys="shards"),
+    Script.ENTRIES_READ: Contract(("index",), ("region", "without", "shown"), (), more_keys="shards", writes=False),
     Script.ENTRIES_MERGE: Contract(
         ("registry", "marks", "index", "merged"),
         ("source", "since", "mark", "region"),

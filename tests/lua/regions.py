@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from redis_counters.protocol.commands import Argument, Script
-from redis_counters.protocol.exchange.notes import names_in
+from redis_counters.protocol.exchange.notes import is_note, names_in
 from tests.lua.calls import GENERATION, INDEX, META, REGISTRY, Answer, Bucket
 
 MARKS = b"{rc:0}:m"
@@ -44,10 +44,11 @@ def changes(bucket: Bucket, mark: bytes = b"-", most: int = 1000, *, peer: bytes
     return bucket.call(Script.CHANGES_LIST, keys, [peer, mark, most])
 
 
-def note(bucket: Bucket, *shards: bytes) -> int:
-    """Note these shards, as a large flush does. Return the version."""
+def note(bucket: Bucket, *shards: bytes, new: bool = False) -> int:
+    """Note these shards, as a large flush does that has changed them, or made them. Return the version."""
     version = bucket.client.hincrby(REGISTRY, "v", 1)
-    bucket.client.zadd(INDEX, {b"".join(b"\n" + member(shard) for shard in shards): -version})
+    head = b"\nm%d" % version if new else b"\nc"
+    bucket.client.zadd(INDEX, {b"\n".join([head, *map(member, shards)]): -version})
     bucket.client.hincrby(REGISTRY, "p", len(shards))
     return int(version)
 
@@ -64,14 +65,26 @@ def notes(bucket: Bucket) -> dict[int, list[bytes]]:
 
 def told(answer: Answer) -> tuple[bytes, bool, list[bytes]]:
     """Return the mark, whether there are more, and the members, of an answer of changes_list."""
-    word, mark, more, *found = answer
+    word, mark, more, remade, *found = answer
     assert word == "OK"
     assert isinstance(mark, bytes)
-    return mark, more == b"1", [name for name in found if isinstance(name, bytes)]
+    return mark, more == b"1", [name for name in found[int(remade) :] if isinstance(name, bytes)]
 
 
-def read(bucket: Bucket, *shards: bytes, region: bytes = HOME, without: bytes = b"") -> list[bytes]:
-    texts = bucket.call(Script.ENTRIES_READ, shards, [region, without])
+def to_settle(answer: Answer) -> list[bytes]:
+    """Return the members in an answer of changes_list that are to get another dot."""
+    _, _, _, remade, *found = answer
+    return [name for name in found[: int(remade)] if isinstance(name, bytes)]
+
+
+def settle(bucket: Bucket, *shards: bytes) -> Answer:
+    return bucket.call(Script.DOTS_SETTLE, [REGISTRY, INDEX, *shards])
+
+
+def read(
+    bucket: Bucket, *shards: bytes, region: bytes = HOME, without: bytes = b"", shown: bool = False
+) -> list[bytes]:
+    texts = bucket.call(Script.ENTRIES_READ, [INDEX, *shards], [region, without, int(shown)])
     return [text for text in texts if isinstance(text, bytes)]
 
 
@@ -112,11 +125,11 @@ def drop(
 
 
 def stamps(bucket: Bucket, index: bytes = INDEX) -> dict[bytes, int]:
-    """Return the members of an index and their versions; what is noted is entered before."""
+    """Return the shards in an index and their versions; what is noted is entered before."""
     if index == INDEX and notes(bucket):
         enter(bucket, sys.maxsize)
     found: Any = bucket.client.zrange(index, 0, -1, withscores=True)
-    return {name: int(score) for name, score in found}
+    return {name: int(score) for name, score in found if not is_note(name)}
 
 
 def version(bucket: Bucket) -> int:

@@ -302,6 +302,24 @@ def entered(bucket: Bucket) -> Answer:
     return regions.enter(bucket)
 
 
+def dot_settled(bucket: Bucket) -> Answer:
+    made_again(bucket, A)
+    return regions.settle(bucket, A)
+
+
+def dot_settled_in_one_deployment(bucket: Bucket) -> Answer:
+    return regions.settle(bucket, A)
+
+
+def made_again(bucket: Bucket, *names: bytes) -> None:
+    """Shards that were known, lost, and made by a large flush."""
+    regions.join(bucket, *names)
+    for name in names:
+        bucket.client.hset(name, mapping={"d": "gen00.0", "gen00.1.own+": 5})
+    regions.note(bucket, *names, new=True)
+    regions.enter(bucket)
+
+
 def dropped_in_part(bucket: Bucket) -> Answer:
     told_by_a_peer(bucket)
     return regions.drop(bucket, A)
@@ -416,6 +434,8 @@ SCENARIOS: dict[tuple[Script, str], Scenario] = {
     (Script.CHANGES_LIST, "OTHERS"): listed_in_part,
     (Script.CHANGES_LIST, "UNJOINED"): listed_in_one_deployment,
     (Script.NOTES_ENTER, "OK"): entered,
+    (Script.DOTS_SETTLE, "OK"): dot_settled,
+    (Script.DOTS_SETTLE, "UNJOINED"): dot_settled_in_one_deployment,
     (Script.ENTRIES_MERGE, "OK"): told_by_a_peer,
     (Script.ENTRIES_MERGE, "OTHER"): told_too_late,
     (Script.ENTRIES_MERGE, "UNJOINED"): told_to_one_deployment,
@@ -449,6 +469,11 @@ def most_to_enter(bucket: Bucket, names: Sequence[bytes]) -> Callable[[Bucket], 
     for name in names:
         regions.note(bucket, name)
     return lambda given: regions.enter(given, len(names))
+
+
+def most_to_settle(bucket: Bucket, names: Sequence[bytes]) -> Callable[[Bucket], Answer]:
+    made_again(bucket, *names)
+    return lambda given: regions.settle(given, *names)
 
 
 def most_to_read(bucket: Bucket, names: Sequence[bytes]) -> Callable[[Bucket], Answer]:
@@ -497,6 +522,7 @@ REGIONS: dict[Script, Callable[[Bucket, Sequence[bytes]], Callable[[Bucket], Ans
     Script.REGION_JOIN: most_to_join,
     Script.CHANGES_LIST: most_to_list,
     Script.NOTES_ENTER: most_to_enter,
+    Script.DOTS_SETTLE: most_to_settle,
     Script.ENTRIES_READ: most_to_read,
     Script.ENTRIES_MERGE: most_to_merge,
     Script.ENTRIES_DIGEST: most_to_digest,

@@ -9,6 +9,7 @@ WORDS = "and break do else elseif end false for function if in local nil not or 
 KEYWORDS = frozenset(re.findall(r"\w+", WORDS))
 GLOBALS = frozenset({"redis", "KEYS", "ARGV", "string", "table", "math", "unpack", "tonumber", "type", "pairs", "next"})
 KEYLESS = frozenset({"TIME", "INFO"})
+KEY_NAMES = ("registry", "meta", "index", "key")
 FROM_KEYS = re.compile(r"(?:unpack\()?KEYS\b")
 
 
@@ -69,7 +70,7 @@ def keys_not_from_keys(text: str) -> list[str]:
     for left, right in re.findall(r"^\s*(?:local )?([\w, ]+?) = ([^\n]+)", bare, re.MULTILINE):
         names, values = re.findall(r"\w+", left), _arguments(right + ")", 0)
         for name, value in zip(names, values, strict=False):
-            if name in ("registry", "meta", "key") and not FROM_KEYS.match(value):
+            if name in KEY_NAMES and not FROM_KEYS.match(value):
                 wrong.append(f"{name} = {value}")
     for function, parameters in re.findall(r"function (\w+)\(([^)]*)\)", bare):
         names = re.findall(r"\w+", parameters)
@@ -80,4 +81,4 @@ def keys_not_from_keys(text: str) -> list[str]:
 
 
 def _is_key(argument: str) -> bool:
-    return argument in ("registry", "meta", "key") or bool(re.match(r"KEYS\[[^]]+\]$|unpack\(KEYS, ", argument))
+    return argument in KEY_NAMES or bool(re.match(r"KEYS\[[^]]+\]$|unpack\(KEYS, ", argument))

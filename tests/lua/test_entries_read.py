@@ -154,7 +154,7 @@ def test_reading_needs_no_memory_and_no_primary(bucket: Bucket) -> None:
         assert digest(bucket, A)[2] == 1
 
 
-@pytest.mark.parametrize("arguments", [[], ["eu"], ["", ""], ["eu", "", ""]])
+@pytest.mark.parametrize("arguments", [[], ["eu", ""], ["", "", "0"], ["eu", "", ""], ["eu", "", "0", ""]])
 def test_bad_arguments_are_told(bucket: Bucket, arguments: list[str]) -> None:
     with pytest.raises(redis.ResponseError, match="BADARG entries_read"):
         bucket.ask("EVAL", lua_files.text(Script.ENTRIES_READ), 1, A, *arguments)

@@ -28,6 +28,14 @@ TIME = {
 NOTED = {
     "string.sub(score, 2)": "versions count up from 1",
     "call('HGET', registry, 'p') or '0'": "how many names are noted",
+    "score": "a version",
+    "its": "the same",
+}
+STAMPED = {
+    **NOTED,
+    "settled[3]": "versions count up from 1",
+    "settled[4] or '0'": "how many names are noted",
+    "call('HGET', registry, 'p')": "the same",
 }
 NUMBERS: dict[Script, dict[str, str]] = {
     Script.NAMESPACE_OPEN: {},
@@ -57,9 +65,8 @@ NUMBERS: dict[Script, dict[str, str]] = {
         "now": "a time in seconds",
         "time[2]": "microseconds of it",
         "recorded": "a number of a flush",
-        "settled[3]": "numbers of actors and dots count up from 1",
-        "version": "versions count up from 1",
-        "settled[5] or '0'": "how many names are noted",
+        "settled[2]": "numbers of actors and dots count up from 1",
+        **STAMPED,
     },
     Script.SLOTS_FOLD: {
         "text": "inside `whole`",
@@ -92,7 +99,7 @@ NUMBERS: dict[Script, dict[str, str]] = {
     },
     Script.KEYED_OPEN: {
         "settled[2] or '0'": "numbers of actors and dots count up from 1",
-        "settled[3]": "versions count up from 1",
+        **STAMPED,
     },
     Script.ONCE_APPLY: {
         "text": "inside `whole`",
@@ -102,20 +109,20 @@ NUMBERS: dict[Script, dict[str, str]] = {
         "time[1]": "a time in seconds; a thousand times as much is below 2^53 too",
         "time[2]": "microseconds of a second",
         "after": "milliseconds of a slice",
-        "settled[3]": "versions count up from 1",
         "settled[2] or '0'": "numbers of actors and dots count up from 1",
+        **STAMPED,
     },
     Script.LIKES_APPLY: {
         "settled[2] or '0'": "numbers of actors and dots count up from 1",
-        "settled[3]": "versions count up from 1",
+        **STAMPED,
     },
     Script.SLOTS_SEED: {
         "settled[2] or '0'": "numbers of actors and dots count up from 1",
-        "settled[3]": "versions count up from 1",
+        **STAMPED,
     },
     Script.SHARDS_WIDEN: {
         "settled[2] or '0'": "numbers of actors and dots count up from 1",
-        "settled[3]": "versions count up from 1",
+        **STAMPED,
     },
     Script.NARROW_OPEN: {"settled[2]": "numbers of actors and dots count up from 1"},
     Script.SHARD_SEAL: {},
@@ -124,11 +131,13 @@ NUMBERS: dict[Script, dict[str, str]] = {
     Script.SHARD_RESET: {
         "digits": "ten digits of a count, of which 900,000 are added up",
         "settled[2] or '0'": "numbers of actors and dots count up from 1",
+        **NOTED,
     },
-    Script.SHARD_FLOOR: {"version": "versions count up from 1"},
+    Script.SHARD_FLOOR: {"version": "versions count up from 1", **NOTED},
     Script.SHARD_RENEW: {
         "digits": TEN_DIGITS,
-        "settled[1] or '0'": "numbers of actors and dots count up from 1",
+        "call('HGET', registry, 'n') or '0'": "numbers of actors and dots count up from 1",
+        **NOTED,
     },
     Script.CHANGES_LIST: {
         "text": "inside `whole`",
@@ -148,12 +157,13 @@ NUMBERS: dict[Script, dict[str, str]] = {
         "ARGV[1] or ''": "how many names are to be entered",
         **NOTED,
     },
+    Script.DOTS_SETTLE: {},
     Script.ENTRIES_READ: {"digits": TEN_DIGITS, "count": TEN_DIGITS, **TIME},
     Script.ENTRIES_MERGE: {
         "digits": TEN_DIGITS,
         "expiry": "a time in milliseconds",
         "settled[2]": "numbers of actors and dots count up from 1",
-        "settled[3]": "versions count up from 1",
+        **STAMPED,
         **TIME,
     },
     Script.ENTRIES_DIGEST: {
@@ -173,7 +183,7 @@ NUMBERS: dict[Script, dict[str, str]] = {
     Script.REGION_JOIN: {
         "settled[2] or ''": "versions count up from 1",
         "last or '0'": "the same",
-        "last_note or '0'": "the same",
+        **NOTED,
     },
     Script.MEMBERS_SET: {},
     Script.MARKS_SET: {},

@@ -11,8 +11,10 @@ import redis
 
 from redis_counters.drivers import lua_files
 from redis_counters.protocol.commands import Script
+from redis_counters.protocol.exchange.notes import names_in
+from tests.lua import keyed
 from tests.lua.calls import INDEX, REGISTRY, Bucket, key
-from tests.lua.regions import changes, enter, join, member, note, notes, told
+from tests.lua.regions import changes, enter, join, member, note, notes, read, settle, to_settle, told
 from tests.lua.scenarios import denied, full_memory
 from tests.lua.test_changes_list import follow, version_of
 
@@ -29,6 +31,12 @@ def by_name(bucket: Bucket) -> dict[bytes, int]:
     """Return what the index has, without entering anything."""
     found: Any = bucket.client.zrange(INDEX, 0, -1, withscores=True)
     return {name: int(score) for name, score in found if score > 0}
+
+
+def every_note(bucket: Bucket) -> list[tuple[bytes, int, list[bytes]]]:
+    """Return the kind, the version and the names of each note, sorted; the latest first."""
+    found: Any = bucket.client.zrangebyscore(INDEX, "-inf", "(0", withscores=True)
+    return [(note[1:2], -int(score), names_in(note)) for note, score in found]
 
 
 def noted(bucket: Bucket) -> int:
@@ -66,14 +74,24 @@ def test_the_same_names_again_are_the_same_note(bucket: Bucket) -> None:
     join(bucket)
     actor = bucket.actor()
     bucket.merge(actor, 1, fresh_plus=totals(NAMES))
-    for seq in (2, 3):
+    for seq in (2, 3, 4):
         bucket.merge(actor, seq, seq - 1, known_plus=totals(NAMES, seq))
-    assert notes(bucket) == {4: [member(name) for name in NAMES]}
-    assert noted(bucket) == FEW
+    assert notes(bucket) == {n: [member(name) for name in NAMES] for n in (2, 5)}
+    assert noted(bucket) == 2 * FEW
 
 
-def test_what_changes_otherwise_is_entered_at_once(bucket: Bucket) -> None:
-    """Where others count too, a floor is told, or a number of shards: beside a note there may be names."""
+def test_new_ones_are_another_note_each_time(bucket: Bucket) -> None:
+    """Of each of them it has to be seen whether it was there before."""
+    join(bucket)
+    for seq in (1, 2, 3):
+        bucket.merge(bucket.actor(b"owner%08d" % seq), 1, fresh_plus=totals(NAMES))
+        bucket.client.delete(*NAMES)
+    assert notes(bucket) == {n: [member(name) for name in NAMES] for n in (2, 3, 4)}
+    assert noted(bucket) == 3 * FEW
+
+
+def test_what_changes_behind_a_note_is_noted_too(bucket: Bucket) -> None:
+    """However few: so the index hears of all in the order in which it was. New ones beside it have a note of theirs."""
     join(bucket)
     bucket.merge(bucket.actor(b"otherowner1234"), 1, fresh_plus=[(A, 1)])
     bucket.merge(
@@ -83,19 +101,43 @@ def test_what_changes_otherwise_is_entered_at_once(bucket: Bucket) -> None:
         floored_plus=[(B, 5, 1)],
         widened=[(key("c"), 3)],
     )
-    assert by_name(bucket) == {b"0:a": 3, b"0:b": 3, b"0:c": 3}
-    assert notes(bucket) == {3: [b"0:%d" % n for n in range(1000, 1250)]}
+    assert by_name(bucket) == {b"0:a": 2}
+    new = [b"0:%d" % n for n in range(1000, 1250)] + [b"0:b", b"0:c"]
+    assert every_note(bucket) == [(b"c", 3, [b"0:a", b"0:b", b"0:c"]), (b"m", 3, new)]
+    keyed.seed(bucket, (A, b"s.x", 3))
+    assert every_note(bucket)[0] == (b"c", 4, [b"0:a"])
+    enter(bucket)
+    assert (by_name(bucket)[b"0:a"], by_name(bucket)[b"0:c"]) == (4, 3)
+    bucket.merge(bucket.actor(b"thirdowner1234"), 1, fresh_plus=[(A, 1)])
+    assert by_name(bucket)[b"0:a"] == 5
 
 
 def test_a_name_may_hold_what_is_between_names(bucket: Bucket) -> None:
     join(bucket)
     odd = b"{rc:0}:c:0:x\n0:y"
-    bucket.merge(bucket.actor(), 1, fresh_plus=totals([*NAMES, odd]))
-    assert by_name(bucket) == {member(name): 2 for name in (*NAMES, odd)}
+    actor = bucket.actor()
+    bucket.merge(actor, 1, fresh_plus=totals([*NAMES, odd]))
+    bucket.merge(actor, 2, 1, known_plus=totals([*NAMES[1:], odd], 2))
+    assert every_note(bucket) == [
+        (b"C", 3, [member(odd)]),
+        (b"c", 3, [member(name) for name in NAMES[1:]]),
+        (b"M", 2, [member(odd)]),
+        (b"m", 2, [member(name) for name in NAMES]),
+    ]
+    assert noted(bucket) == 2 * FEW + 1
+    enter(bucket)
+    assert by_name(bucket) == {member(NAMES[0]): 2, **{member(name): 3 for name in (*NAMES[1:], odd)}}
+    bucket.client.delete(odd)
+    bucket.merge(bucket.actor(b"otherowner1234"), 1, fresh_plus=totals([odd, *map(key, range(100, 150))]))
+    enter(bucket)
+    assert to_settle(changes(bucket)) == [member(odd)]
+    assert read(bucket, odd) == [b"0 0"]
+    settle(bucket, odd)
+    assert read(bucket, odd) == [b"0 0 eu/gen00.3,1"]
 
 
-def test_of_too_many_no_more_are_noted(bucket: Bucket) -> None:
-    """Where nobody asks for them. Once somebody has, it goes on."""
+def test_of_too_many_the_oldest_are_entered(bucket: Bucket) -> None:
+    """Where nobody asks for them: as many as are noted."""
     join(bucket)
     actor = bucket.actor()
     bucket.client.hset(REGISTRY, "p", MOST - 1)
@@ -103,39 +145,32 @@ def test_of_too_many_no_more_are_noted(bucket: Bucket) -> None:
     assert list(notes(bucket)) == [2]
     assert noted(bucket) == MOST - 1 + FEW
     bucket.merge(actor, 2, 1, known_plus=totals(NAMES, 2))
-    assert set(by_name(bucket).values()) == {3}
-    enter(bucket)
-    assert noted(bucket) == 0
-    bucket.merge(actor, 3, 2, known_plus=totals(NAMES, 3))
-    assert list(notes(bucket)) == [4]
+    assert set(by_name(bucket).values()) == {2}
+    assert (list(notes(bucket)), noted(bucket)) == ([3], FEW)
 
 
-def test_a_note_costs_two_commands(bucket: Bucket) -> None:
+def test_a_note_costs_one_command(bucket: Bucket) -> None:
     join(bucket)
     many = [key(i) for i in range(250)]
     bucket.client.config_resetstat()
     bucket.merge(bucket.actor(), 1, fresh_plus=totals(many))
     stats = bucket.client.info("commandstats")
-    for command in ("zmscore", "zadd"):
-        assert stats[f"cmdstat_{command}"]["calls"] == 2  # the first of them sees whether it may
+    for command, calls in (("zmscore", 1), ("zadd", 2)):
+        assert stats[f"cmdstat_{command}"]["calls"] == calls  # the first of them sees whether it may
 
 
 # --- what it does not change ----------------------------------------------------------------------------------------
 
 
 def test_who_is_known_by_name_is_a_new_thing_when_made_again(bucket: Bucket) -> None:
-    """Whoever is only noted was told to nobody; so nobody has anything of it under the first dot."""
+    """That is seen when it is entered: in the order in which it was made."""
     join(bucket, A)
     bucket.merge(bucket.actor(), 1, fresh_plus=totals([A, *NAMES]))
-    assert bucket.map(NAMES[0]).dot == b"gen00.0"
-    assert bucket.map(A).dot not in (None, b"gen00.0")
-    bucket.client.delete(A, *NAMES)
-    bucket.merge(bucket.actor(b"otherowner1234"), 1, fresh_plus=totals(NAMES))
-    assert bucket.map(NAMES[0]).dot == b"gen00.0"
+    bucket.client.delete(A, NAMES[0])
+    bucket.merge(bucket.actor(b"otherowner1234"), 1, fresh_plus=totals([A, NAMES[0]]))
+    bucket.client.delete(NAMES[1])
     enter(bucket)
-    bucket.client.delete(*NAMES)
-    bucket.merge(bucket.actor(b"thirdowner1234"), 1, fresh_plus=totals(NAMES))
-    assert bucket.map(NAMES[0]).dot not in (None, b"gen00.0")
+    assert sorted(to_settle(changes(bucket))) == [member(NAMES[0]), member(A)]
 
 
 def test_where_nobody_has_joined_nothing_is_noted(bucket: Bucket) -> None:
@@ -241,11 +276,13 @@ def test_a_note_of_thousands_is_entered_whole(bucket: Bucket) -> None:
 
 
 def test_a_number_that_was_lost_ends_at_nothing(bucket: Bucket) -> None:
-    """It says about how many are noted; where none are it is right again."""
+    """It says about how many are noted, and whether any are; where none are it is right again."""
     join(bucket)
     note(bucket, A, B)
     note(bucket, A)
     bucket.client.hset(REGISTRY, "p", 1)
+    enter(bucket, 1)
+    assert noted(bucket) == 1  # for one is left: what changes is noted behind it
     enter(bucket, 1)
     assert noted(bucket) == 0
     bucket.client.hset(REGISTRY, "p", 99)

@@ -72,7 +72,7 @@ class Region:
         assert self.counters.reset(NAME) == before
 
     def text(self) -> bytes:
-        (text,) = self._call(Script.ENTRIES_READ, [self.shard], self.name, b"")
+        (text,) = self._call(Script.ENTRIES_READ, [self.keys.index(0), self.shard], self.name, b"", b"0")
         assert isinstance(text, bytes)
         return text
 

@@ -28,8 +28,8 @@ def script_texts() -> Mapping[Script, bytes]:
     """Return the scripts as they are in `lua/`, with smaller limits."""
     texts = {script: lua_files.text(script) for script in Script}
     for limits, smaller in SMALL.items():
-        (script,) = (script for script, text in texts.items() if limits in text)
-        texts[script] = texts[script].replace(limits, smaller)
+        assert any(limits in text for text in texts.values())
+        texts = {script: text.replace(limits, smaller) for script, text in texts.items()}
     return texts
 
 

@@ -118,12 +118,14 @@ class Comparison:
         """Each side has what it lacked. Returns False if that was void, and is to be done again."""
         route, bucket = self.route, self.bucket
         mark_there = yield from self._mark(DESTINATION)
-        commands = [route.mark_of(SOURCE, bucket), route.read(SOURCE, shards), *route.confirm(bucket)]
+        commands = [route.mark_of(SOURCE, bucket), route.read(SOURCE, bucket, shards), *route.confirm(bucket)]
         answers = all_answered((yield Ask(SOURCE, commands)))
         mark_here = _mark(answers[0], route.destination)
         ours = texts_of(answers[1:2], len(shards))
         check_confirmed(route.durability, answers[2:], "what the source has told", tally)
-        answers = all_answered((yield Ask(DESTINATION, [route.read(DESTINATION, shards), *route.confirm(bucket)])))
+        answers = all_answered(
+            (yield Ask(DESTINATION, [route.read(DESTINATION, bucket, shards), *route.confirm(bucket)]))
+        )
         theirs = texts_of(answers[:1], len(shards))
         if self.both:
             check_confirmed(route.durability, answers[1:], "what the destination has told", tally)
@@ -180,7 +182,7 @@ class Comparison:
         if not back or side == DESTINATION:
             return len(back)
         # What the destination tells was read later than what the source held, and may be news from there.
-        (raw,) = all_answered((yield Ask(side, [self.route.read(side, [keys[n] for n in back])])))
+        (raw,) = all_answered((yield Ask(side, [self.route.read(side, self.bucket, [keys[n] for n in back])])))
         held = texts_of([raw], len(back))
         return sum(bool(of_region(lacking(text, told[n]), own)) for n, text in zip(back, held, strict=True))
 

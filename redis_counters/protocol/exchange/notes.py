@@ -1,21 +1,23 @@
-"""Notes: what a large flush has changed is one member of the change index, until somebody asks (`slots_merge`)."""
+"""Notes: what a script has changed is one member of the change index, until somebody asks (`parts/stamp_all.lua`)."""
 
 from __future__ import annotations
 
 from redis_counters.protocol.answers import list_of
 from redis_counters.protocol.commands import Command
 
-_BEFORE_EACH = b"\n"  # of the names; a shard begins with a digit
+_BEGINS = b"\n"  # so does each note, and each mark; a shard begins with a digit
+_OF_MANY = b"mc"  # kinds; the others are of one name each, which may hold anything
 
 
 def is_note(member: bytes) -> bool:
-    """True for what is no shard."""
-    return member.startswith(_BEFORE_EACH)
+    """True for what is no shard: a note, or the mark of a shard that was made again (`dots_settle`)."""
+    return member.startswith(_BEGINS)
 
 
 def names_in(note: bytes) -> list[bytes]:
     """Return what a note tells of: members, as they will stand in the index by themselves."""
-    return note.split(_BEFORE_EACH)[1:]
+    head, _, names = note[1:].partition(b"\n")
+    return names.split(b"\n") if head[:1] in _OF_MANY else [names]
 
 
 def ask_for_notes(index: bytes, since: int = 0) -> Command:

@@ -73,8 +73,12 @@ def pull(route: Route, bucket: Bucket, tally: Tally, now: float, *, whole: bool 
                 raise BadReply("what was merged from regions is not known, again and again")
             learn(route, SOURCE, listed)
             continue
-        new, more = listed.text(0), listed.number(1)
-        members: Sequence[bytes] = listed.values[2:]
+        new, more, remade = listed.text(0), listed.number(1), listed.number(2)
+        members: Sequence[bytes] = listed.values[3 + remade :]
+        if remade:
+            settle = route.settle(bucket.number, listed.values[3 : 3 + remade])
+            (raw,) = all_answered((yield Ask(SOURCE, [settle])))
+            reply_of(raw, Script.DOTS_SETTLE)
         receipt = new == mark  # it was asked with
         if receipt and not members and not whole:
             break
@@ -117,7 +121,7 @@ def _told(
     shards = [prefix + member for member in members]
     # What the destination has counted itself it knows, unless it lost it: then it fetches all.
     without = b"" if full else route.destination
-    reads = [route.read(SOURCE, some, without) for some in pieces(shards, MOST_READ)]
+    reads = [route.read(SOURCE, bucket.number, some, without) for some in pieces(shards, MOST_READ)]
     confirmation = route.confirm(bucket.number)
     answers = yield Ask(SOURCE, [*reads, *confirmation])
     texts = texts_of(answers[: len(reads)], len(shards))

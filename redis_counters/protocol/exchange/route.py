@@ -71,9 +71,14 @@ class Route:
         """Have a side enter in its change index about so many names of what it has only noted."""
         return Command(Script.NOTES_ENTER, (self.keys.registries[bucket], self.keys.index(bucket)), (most,))
 
-    def read(self, side: int, shards: Sequence[bytes], without: bytes = b"") -> Command:
+    def settle(self, bucket: int, members: Sequence[bytes]) -> Command:
+        """Have the source give another dot to those of these shards that were lost there, and made again."""
+        shards = [self.prefix(bucket) + member for member in members]
+        return Command(Script.DOTS_SETTLE, (self.keys.registries[bucket], self.keys.index(bucket), *shards), ())
+
+    def read(self, side: int, bucket: int, shards: Sequence[bytes], without: bytes = b"") -> Command:
         """Ask a side what it tells of these shards."""
-        return Command(Script.ENTRIES_READ, shards, (self.names[side], without))
+        return Command(Script.ENTRIES_READ, (self.keys.index(bucket), *shards), (self.names[side], without, 0))
 
     def digest(self, side: int, shards: Sequence[bytes]) -> Command:
         """Ask a side for the digest of these shards."""

@@ -64,7 +64,8 @@ def make_plan(seed: int, steps: int = STEPS) -> Plan:
     regions = tuple(tuple(rng.choice(SHARDS) for _ in range(rng.randint(1, 2))) for _ in range(count))
     made: list[Step] = []
     while len(made) < steps:
-        made += _motif(rng, faults, count) if rng.random() < 0.03 else [_step(rng, faults)]
+        motif = _made_again if {"resets", "compared"} <= faults and rng.random() < 0.4 else _motif
+        made += motif(rng, faults, count) if rng.random() < 0.03 else [_step(rng, faults)]
     return Plan(seed, faults, regions, tuple(made))
 
 
@@ -111,3 +112,32 @@ def _motif(rng: random.Random, faults: frozenset[str], count: int) -> list[Step]
     steps += rng.choice([[], [Step("fail over", (rng.choice([one, other]), rng.randint(0, 5), 0))]])
     steps += rng.choice([[], [Step("late", (rng.randrange(9), 0, 0))] * 2, [Step("go on", (0, 0, 0))] * 2])
     return [*steps, Step("admit", (one, 0, 0)), *pull(one, other)]
+
+
+def _made_again(rng: random.Random, _faults: frozenset[str], count: int) -> list[Step]:
+    """A key that others have is deleted by hand, and made again with others, by one who has not counted in it yet."""
+    one = rng.randrange(count)
+    apart = rng.randrange(count - 1)
+    name, bucket = rng.randrange(len(NAMES)), rng.randrange(BUCKETS)
+
+    def between(what: str, fates: str = "") -> list[Step]:
+        return [Step(what, (one, apart, each), fates) for each in (bucket, 1 - bucket)]
+
+    def made(amount: int) -> list[Step]:
+        others = [Step("count", (one, 1, each, 1)) for each in range(len(NAMES)) if each != name]
+        return [Step("count", (one, 1, name, amount)), *others, Step("flush", (one, 1, 0))]
+
+    erased = [Step("erase", (one, name, shard)) for shard in range(3)]
+    steps = [Step("count", (one, 0, name, rng.randint(1, 5))), Step("flush", (one, 0, 0)), *between("pull"), *erased]
+    for _ in range(rng.randint(1, 3)):
+        meanwhile = rng.choice([[], [], between("pull", "s"), between("compare", ".s"), between("pull", ".s")])
+        looks = rng.choice([[], between("compare", rng.choice(["", "...s"])), [Step("reset", (one, name, 0))]])
+        again = rng.choice([[], erased])
+        steps += [
+            *meanwhile,
+            *made(rng.randint(1, 9)),
+            *looks,
+            *again,
+            *rng.choice([[], [Step("go on", (0, 0, 0))] * 2]),
+        ]
+    return [*steps, *between("pull", rng.choice(["", ".d", ".k", "..l"])), *between("compare")]

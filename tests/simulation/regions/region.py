@@ -12,13 +12,14 @@ from redis_counters.crdt.regional import RegionalShard, parse_fields
 from redis_counters.errors import Unavailable
 from redis_counters.protocol.commands import Command, ErrorReply, Script
 from redis_counters.protocol.core import Core
+from redis_counters.protocol.exchange.notes import is_note, names_in
 from redis_counters.protocol.keys import KeySpace, name_of, shard_of
 from redis_counters.protocol.pump import Record, Send
 from redis_counters.protocol.settings import make_settings
 from redis_counters.protocol.sums import added_up
 from tests.simulation.hashes import Value
 from tests.simulation.plan import BUCKETS, WINDOW
-from tests.simulation.regions.sorted_sets import RegionalDatabase
+from tests.simulation.regions.sorted_sets import RegionalDatabase, SortedSet
 from tests.simulation.server import LuaServer
 
 NAMESPACE = b"t"
@@ -90,15 +91,29 @@ class Region:
 
     def keep(self) -> None:
         """The state now is one that a fail-over may come back to."""
+        unknown = self.unknown()
         for key, shard in self.shards():
             for place in shard.places():
                 plus, minus, *floors = shard.entry(place)
+                if key in unknown and place.endswith(b".0"):
+                    continue
                 if place.startswith(self.name + b"/"):
                     self.own[key, place] = larger(self.own.get((key, place)), (plus, minus))
                 self.floors[key, place] = larger(self.floors.get((key, place)), (floors[0], floors[1]))
         self.history.append(State(self.clock(), self.database.snapshot(), dict(self.own)))
         while self.clock() - self.history[1].time > 2 * WINDOW:
             del self.history[0]
+
+    def unknown(self) -> set[bytes]:
+        """Return the keys of which it is not known yet whether they were made for the first time."""
+        found = set()
+        for bucket in range(BUCKETS):
+            index = self.database.keys.get(self.space.index(bucket))
+            if isinstance(index, SortedSet):
+                prefix = self.space.shard0[bucket][:-2]
+                notes = [member for member in index.scores if is_note(member) and member[1:2] in b"mMr"]
+                found |= {prefix + name for note in notes for name in names_in(note)}
+        return found
 
     def settle(self) -> None:
         """All that there is is durable."""
@@ -186,15 +201,19 @@ class Region:
     def reset(self, name: bytes, *, delete: bool) -> None:
         """All that there is of the counter is seen; this is answered when it is durable."""
         for key in self.keys_of(name):
-            shard = parse_fields(self.database.fields(key), self.name)
+            shard, unknown = parse_fields(self.database.fields(key), self.name), key in self.unknown()
             bucket = self.space.bucket(name, shard_of(key))
             keys = (self.space.registries[bucket], self.space.index(bucket), key)
             users = self.space.users_key(name, shard_of(key))
             command = Command(Script.SHARD_RESET, (*keys, users), (int(delete),))
             answer = self.run(command)
             assert not isinstance(answer, ErrorReply), answer.text
-            for place in shard.places():
-                plus, minus, _, _ = shard.entry(place)
+            seen = {place: shard.entry(place) for place in shard.places()}
+            if unknown:  # which dot it was the script has found out
+                assert isinstance(answer, list)
+                entries = [entry.split(b",") for entry in answer[1].split()]
+                seen = {self.name * (place[:1] == b"/") + place: [*map(int, counts), 0] for place, *counts in entries}
+            for place, (plus, minus, *_) in seen.items():
                 self.seen[key, place] = larger(self.seen.get((key, place)), (plus, minus))
             self.settle()
 

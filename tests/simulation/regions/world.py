@@ -240,6 +240,8 @@ class World:
             self.happened[f"merge {answer[0].decode()}"] += 1
         if command.script is Script.ENTRIES_DROP and isinstance(answer, list) and answer[-1]:
             self.happened["dropped"] += 1
+        if command.script is Script.DOTS_SETTLE:
+            self.happened["made again"] += 1
         return answer
 
     # -- losses
@@ -250,7 +252,7 @@ class World:
         region.flush_all()  # what a fail-over took back is there again: see "Limits"
         key = region.space.shard_key(name, shard)[1]
         here = dict(region.shards()).get(key)
-        if here is None or which in self.evicted:
+        if here is None or which in self.evicted or key in region.unknown():
             return
         for place in here.places():
             holders = [
@@ -273,7 +275,7 @@ class World:
 
     def _holds(self, other: Region, key: bytes, place: bytes, entry: list[int]) -> bool:
         there = dict(other.shards()).get(key)
-        if there is None or place not in there.places():
+        if there is None or place not in there.places() or (key in other.unknown() and place.startswith(other.name)):
             return False
         return all(a >= b for a, b in zip(there.entry(place), entry, strict=True))
 
