@@ -103,13 +103,17 @@ if #found > 2 * most then
 end
 
 local reached_now = string.format('%s %.0f %.0f', incarnation, covered, full) .. (drops or '')
-local marks, remade = call('ZRANGEBYSCORE', index, '0', '0', 'LIMIT', '0', string.format('%.0f', most)), {}
+local reply, remade = {'OK', reached_now, covered < version and '1' or '0'}, 0
+local marks = call('ZRANGEBYSCORE', index, '0', '0', 'LIMIT', '0', string.format('%.0f', most))
 for i = 1, #marks do
   local kind, names = names_in(marks[i])
-  if kind == 'r' then remade[#remade + 1] = names[1] end
+  if kind == 'r' then
+    remade = remade + 1
+    reply[4 + remade] = names[1]
+    reply[3] = '1'
+  end
 end
-local more = (covered < version or #remade > 0) and '1' or '0'
-local reply = {'OK', reached_now, more, string.format('%.0f', #remade), unpack(remade)}
+reply[4] = string.format('%.0f', remade)
 local told = {}
 for i = 1, #found, 2 do
   local member = found[i]

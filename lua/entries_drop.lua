@@ -3,7 +3,6 @@ entries_drop: entries that count for nothing are gone from these shards, where a
 
 That is: the total of an entry is its floor, it is not of the live dot, nor of a region to be kept (evicted: it may come
 back with it); and every peer's receipt, of this very incarnation, covers the shard's last change, whoever made it.
-(Notes are not looked at: what only they tell of is counted under live dots.)
 
 What a peer told before it had heard of it may be on its way still, and would bring back what is dropped: so with every
 drop all marks change (a number behind them), and entries_merge refuses what was asked for with another one. A peer that
@@ -20,9 +19,9 @@ REPLY  OK dropped          how many entries
        OTHERS region...    nothing written: there is an index of what was merged from these, too
        UNJOINED            nothing written: changes are not stamped here
 ERROR  BADARG ...          nothing written
-COST   O(shards); up to 2 commands each
+COST   O(shards); up to 2 commands each; and what notes_enter takes for all that is noted
 ]]
-local registry, call, pcall = KEYS[1], redis.call, redis.pcall
+local registry, index, call, pcall = KEYS[1], KEYS[3], redis.call, redis.pcall
 -- include parts/whole.lua
 local indexes, peers = whole(ARGV[1] or ''), whole(ARGV[2] or '')
 local kept = indexes and peers and whole(ARGV[3 + peers] or '')
@@ -34,7 +33,7 @@ end
 
 local settled = call('HMGET', registry, 'g', 'v')
 if not settled[2] then return {'UNJOINED'} end
-local others = unnamed(KEYS[3], 3, 2 + indexes)
+local others = unnamed(index, 3, 2 + indexes)
 if #others > 0 then return {'OTHERS', unpack(others)} end
 
 -- include parts/incarnation.lua
@@ -78,6 +77,11 @@ local function drop(key)
   return dropped
 end
 
+-- include parts/notes.lua
+
+-- include parts/enter_notes.lua
+
+enter_notes(math.huge)
 local GROUP, dropped = 1000, 0
 for first = 3 + indexes, #KEYS, GROUP do
   local members, last = {}, {}

@@ -9,7 +9,7 @@ from redis_counters.crdt.tally import tally
 from redis_counters.drivers import lua_files
 from redis_counters.protocol.commands import Script
 from tests.lua.calls import INDEX, REGISTRY, Answer, Bucket, key
-from tests.lua.regions import MARKS, OTHER, PEER, digest, drop, join, merge, merged_key, repair, told
+from tests.lua.regions import MARKS, OTHER, PEER, digest, drop, join, merge, merged_key, note, repair, told
 from tests.lua.scenarios import denied, full_memory, read_only
 
 A, B, C = key("a"), key("b"), key("c")
@@ -45,6 +45,18 @@ def test_an_entry_that_is_all_floor_is_dropped_once_all_have_heard_of_it(bucket:
     assert bucket.fields(A) == {b"d": b"gen00.0"}
     assert (tally(bucket.fields(A).items()), digest(bucket, A)) == before
     assert dropped(bucket, A, peers=(PEER, OTHER)) == 0
+
+
+def test_what_is_only_noted_was_told_to_nobody(bucket: Bucket) -> None:
+    """What was lost here, and told back with its floor while there is a note: it stands behind that."""
+    join(bucket)
+    repair(bucket, (A, b"0 0 ap/g.0,5"))
+    heard(bucket)
+    note(bucket, B)
+    repair(bucket, (A, b"0 0 eu/gen99.0,7,0,7"))
+    assert dropped(bucket, A) == 0
+    heard(bucket)
+    assert dropped(bucket, A) == 1
 
 
 def test_what_counts_is_not(bucket: Bucket) -> None:

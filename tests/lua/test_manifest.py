@@ -179,6 +179,7 @@ NUMBERS: dict[Script, dict[str, str]] = {
         "settled[2]": "versions count up from 1",
         "version": "the same",
         "stamps[i] or ''": "the same, as a score",
+        **NOTED,
     },
     Script.REGION_JOIN: {
         "settled[2] or ''": "versions count up from 1",
