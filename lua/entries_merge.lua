@@ -73,6 +73,9 @@ local held = call('HGET', KEYS[2], '<' .. source) or '-'
 if held ~= since then return {'OTHER', held} end
 local index, generation, issued = KEYS[3], settled[1], tonumber(settled[2])
 -- include parts/stamps.lua
+
+-- include parts/changes.lua
+
 call('ZADD', KEYS[4], 'XX', '0', '')
 local others = {} -- names, beside `changed`
 
@@ -137,11 +140,8 @@ local function merge(key, told)
   local left = -1 -- milliseconds; none
   if told.expiry > 0 and there[1] then left = call('PTTL', key) end
   if #grown > 0 and not there[1] then
-    -- (What is only noted was told to nobody: it may get the same dot again.)
-    local known = call('ZSCORE', index, sub(key, #registry + 2))
     grown[#grown + 1] = 'd'
-    grown[#grown + 1] = known and dot or first_dot
-    dot_used = dot_used or known ~= false
+    grown[#grown + 1] = dot_of(key)
   end
   for first = 1, #grown, 2000 do call('HSET', key, unpack(grown, first, math.min(first + 1999, #grown))) end
   if told.expiry > 0 and (there[1] or #grown > 0) and (left < 0 or now + left < told.expiry) then
@@ -198,7 +198,7 @@ for first = 1, #others, 1000 do
 end
 if reply[3] > 0 then
   local fields = {'v', stamp, 'n', dot_used and highest or settled[2]}
-  stamp_all(fields)
+  stamp_all(fields, 'o')
   call('HSET', registry, unpack(fields))
 end
 if mark ~= '' then call('HSET', KEYS[2], '<' .. source, mark, 't:' .. source, string.format('%.0f', now)) end

@@ -6,7 +6,7 @@ from redis_counters.protocol.answers import list_of
 from redis_counters.protocol.commands import Command
 
 _BEGINS = b"\n"  # so does each note, and each mark; a shard begins with a digit
-_OF_MANY = b"mc"  # kinds; the others are of one name each, which may hold anything
+_OF_MANY = b"moc"  # kinds; the others are of one name each, which may hold anything
 
 
 def is_note(member: bytes) -> bool:

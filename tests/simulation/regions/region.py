@@ -111,7 +111,7 @@ class Region:
             index = self.database.keys.get(self.space.index(bucket))
             if isinstance(index, SortedSet):
                 prefix = self.space.shard0[bucket][:-2]
-                notes = [member for member in index.scores if is_note(member) and member[1:2] in b"mMr"]
+                notes = [member for member in index.scores if is_note(member) and member[1:2] not in b"cC"]
                 found |= {prefix + name for note in notes for name in names_in(note)}
         return found
 
