@@ -16,7 +16,7 @@ REPLY  OK version changed [index error]...   merged; the version of this bucket,
        OTHER mark                            nothing written: the mark that we hold is this, not `since`; "-": none
        UNJOINED                              nothing written: changes are not stamped here
 ERROR  BADARG ...                            nothing written
-COST   O(shards); up to 4 commands each
+COST   O(shards); up to 4 commands each; where one is made, what notes_enter takes for all that is noted, too
 ]]
 local registry, call, pcall = KEYS[1], redis.call, redis.pcall
 local byte, find, match, sub = string.byte, string.find, string.match, string.sub
@@ -86,6 +86,8 @@ local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 
 -- include parts/unknown.lua
 
+-- include parts/enter_notes.lua
+
 -- Returns the dot, k, and then, of each field that is told of, what is there. Of the own live dot that is what is
 -- counted, if it is more.
 local function look(key, told)
@@ -140,6 +142,10 @@ local function merge(key, told)
   local left = -1 -- milliseconds; none
   if told.expiry > 0 and there[1] then left = call('PTTL', key) end
   if #grown > 0 and not there[1] then
+    if noted > 0 then -- of what is only noted a peer may have been told all the same: another region's change told it
+      enter_notes(math.huge)
+      noted, looks_up = 0, true
+    end
     grown[#grown + 1] = 'd'
     grown[#grown + 1] = dot_of(key)
   end
@@ -163,8 +169,6 @@ local function merge_single(key, field, count)
   call('HSET', key, field, count)
   return others
 end
-
--- include parts/enter_notes.lua
 
 -- include parts/stamp_all.lua
 
@@ -198,7 +202,7 @@ for first = 1, #others, 1000 do
 end
 if reply[3] > 0 then
   local fields = {'v', stamp, 'n', dot_used and highest or settled[2]}
-  stamp_all(fields, 'o')
+  stamp_all(fields)
   call('HSET', registry, unpack(fields))
 end
 if mark ~= '' then call('HSET', KEYS[2], '<' .. source, mark, 't:' .. source, string.format('%.0f', now)) end

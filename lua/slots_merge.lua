@@ -253,6 +253,6 @@ local fields = {actor, record}
 if dot_used then
   fields[3], fields[4] = 'n', highest
 end
-stamp_all(fields, 'm')
+stamp_all(fields)
 call('HSET', registry, unpack(fields))
 return reply

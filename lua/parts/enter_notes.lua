@@ -16,18 +16,14 @@ local function enter_notes(most)
     local stamp, version, GROUP = string.sub(score, 2), -tonumber(score), 1000
     for first = 1, #names, GROUP do
       local last, stamps = math.min(first + GROUP - 1, #names), {}
-      local before = kind ~= 'c' and call('ZMSCORE', index, unpack(names, first, last)) or {}
+      local before = kind == 'm' and call('ZMSCORE', index, unpack(names, first, last)) or {}
       for i = first, last do
         local its = before[i - first + 1]
-        if its and tonumber(its) < version then
-          stamps[#stamps + 1] = '0'
-          stamps[#stamps + 1] = REMADE .. names[i]
-        elseif kind ~= 'o' then
-          stamps[#stamps + 1] = stamp
-          stamps[#stamps + 1] = names[i]
-        end
+        local is_remade = its and tonumber(its) < version
+        stamps[#stamps + 1] = is_remade and '0' or stamp
+        stamps[#stamps + 1] = is_remade and REMADE .. names[i] or names[i]
       end
-      if #stamps > 0 then call('ZADD', index, 'GT', unpack(stamps)) end
+      call('ZADD', index, 'GT', unpack(stamps))
     end
     call('ZREM', index, note) -- last: where ZADD is denied, nothing is lost
     entered = entered + #names

@@ -1,9 +1,9 @@
 -- What a note or a mark tells of, as lua/parts/stamp_all.lua and enter_notes write them: its kind, and names. Kinds: m,
--- shards that were new; o, such as only others had counted; c, changed ones; r, one that was made again.
+-- shards that were new; c, changed ones; r, one that was made again.
 local REMADE = '\nr\n'
 local function names_in(note)
   local kind, from = string.match(note, '^\n(%a)%d*\n()')
-  if kind ~= 'm' and kind ~= 'o' and kind ~= 'c' then return string.lower(kind or ''), {string.sub(note, from or 1)} end
+  if kind ~= 'm' and kind ~= 'c' then return string.lower(kind or ''), {string.sub(note, from or 1)} end
   local names = {}
   for name in string.gmatch(string.sub(note, from), '[^\n]+') do names[#names + 1] = name end
   return kind, names

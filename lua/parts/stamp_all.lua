@@ -1,12 +1,11 @@
 -- Stamps what was gathered, by name: in `changed`, and in `created` shards that were new and are not looked up in the
--- index; `kind` says whether they count something of this region's, m, or not yet, o. Many names are not entered one by
--- one, which would take as long as all the rest, but are one member, a note: its score is less than 0 by the stamp. Who
--- asks for changes enters them first (enter_notes). While there are notes, all that changes is noted behind them. Adds
--- to `fields` what changes in the registry.
+-- index. Many names are not entered one by one, which would take as long as all the rest, but are one member, a note:
+-- its score is less than 0 by the stamp. Who asks for changes enters them first (enter_notes). While there are notes,
+-- all that changes is noted behind them. Adds to `fields` what changes in the registry.
 local function put_note(kind, names)
   if #names == 0 then return end
-  -- (The same changes again are told where they were noted first: whoever enters that finds these, too.)
-  local head = '\n' .. kind .. (kind ~= 'c' and stamp or '') .. '\n'
+  -- The same changes again are the same member, where it was: else what was made in between would come before it.
+  local head = '\n' .. kind .. (kind == 'm' and stamp or '') .. '\n'
   if string.find(table.concat(names), '\n', 1, true) then -- a name may be any bytes: such a one has its own
     local plain = {}
     for i = 1, #names do
@@ -21,7 +20,7 @@ local function put_note(kind, names)
   noted = noted + #names * call('ZADD', index, 'NX', '-' .. stamp, head .. table.concat(names, '\n'))
 end
 
-local function stamp_all(fields, kind)
+local function stamp_all(fields)
   local count = #changed + #created
   if count == 0 then return end
   if noted > 0 or count >= FEW or #created > 0 then
@@ -29,7 +28,7 @@ local function stamp_all(fields, kind)
       enter_notes(count)
       noted = tonumber(call('HGET', registry, 'p'))
     end
-    put_note(kind, created)
+    put_note('m', created)
     put_note('c', changed)
     fields[#fields + 1] = 'p'
     fields[#fields + 1] = string.format('%.0f', noted)

@@ -7,7 +7,7 @@ local function is_unknown(key, dot)
     local found = call('ZRANGEBYSCORE', index, '-inf', '0')
     for i = 1, #found do
       local kind, names = names_in(found[i])
-      if kind ~= 'c' then
+      if kind == 'm' or kind == 'r' then
         for n = 1, #names do unknown[names[n]] = true end
       end
     end

@@ -6,8 +6,7 @@ from redis_counters.protocol.answers import list_of
 from redis_counters.protocol.commands import Command
 
 _BEGINS = b"\n"  # so does each note, and each mark; a shard begins with a digit
-_OF_OTHERS = b"oO"  # shards that nobody has counted here
-_OF_MANY = b"moc"  # kinds; the others are of one name each, which may hold anything
+_OF_MANY = b"mc"  # kinds; the others are of one name each, which may hold anything
 
 
 def is_note(member: bytes) -> bool:
@@ -27,6 +26,6 @@ def ask_for_notes(index: bytes, since: int = 0) -> Command:
 
 
 def noted_in(raw: object) -> set[bytes]:
-    """Return all names in these notes that will be told: one may be in several. Raises what Redis refuses."""
-    notes = [note for note in (list_of(raw) if raw else []) if isinstance(note, bytes)]
-    return {name for note in notes if note[1:2] not in _OF_OTHERS for name in names_in(note)}
+    """Return all names in these notes: one may be in several. Raises what Redis refuses."""
+    notes = list_of(raw) if raw else []
+    return {name for note in notes if isinstance(note, bytes) for name in names_in(note)}
