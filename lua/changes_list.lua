@@ -104,9 +104,9 @@ end
 
 local reached_now = string.format('%s %.0f %.0f', incarnation, covered, full) .. (drops or '')
 local reply, remade = {'OK', reached_now, covered < version and '1' or '0'}, 0
-local marks = call('ZRANGEBYSCORE', index, '0', '0', 'LIMIT', '0', string.format('%.0f', most))
-for i = 1, #marks do
-  local kind, names = names_in(marks[i])
+local flags = call('ZRANGEBYSCORE', index, '0', '0', 'LIMIT', '0', string.format('%.0f', most))
+for i = 1, #flags do
+  local kind, names = names_in(flags[i])
   if kind == 'r' then
     remade = remade + 1
     reply[4 + remade] = names[1]

@@ -1,4 +1,4 @@
--- What a note or a mark tells of, as lua/parts/stamp_all.lua and enter_notes write them: its kind, and names. Kinds: m,
+-- What a note or a flag tells of, as lua/parts/stamp_all.lua and enter_notes write them: its kind, and names. Kinds: m,
 -- shards that were new; c, changed ones; r, one that was made again.
 local REMADE = '\nr\n'
 local function names_in(note)

@@ -1,4 +1,4 @@
--- A shard that was made again, and has a mark for it, gets the dot of another thing, and is stamped. (By name, beside
+-- A shard that was made again, and has a flag for it, gets the dot of another thing, and is stamped. (By name, beside
 -- notes: from now on its dot is known.)
 local function settle_dot(key)
   local name = string.sub(key, #registry + 2)

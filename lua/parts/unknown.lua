@@ -1,4 +1,4 @@
--- Of a shard in a note of new ones, and of one with a mark, it is not known yet whether the first dot is its own.
+-- Of a shard in a note of new ones, and of one with a flag, it is not known yet whether the first dot is its own.
 local unknown
 local function is_unknown(key, dot)
   if not find(dot, '%.0$') then return false end

@@ -259,7 +259,7 @@ def held(bucket: Bucket) -> bytes:
     return bucket.fields(b"{rc:0}:m").get(b"<us", b"-")
 
 
-def test_marks_are_no_changes(bucket: Bucket) -> None:
+def test_flags_are_no_changes(bucket: Bucket) -> None:
     """Nor do they take part in what is compared: they stand before everything."""
     mark = made_again(bucket, "entered")
     assert bucket.client.zrange(INDEX, 0, 0) == [b"\nr\n0:a"]

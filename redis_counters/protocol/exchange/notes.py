@@ -5,12 +5,12 @@ from __future__ import annotations
 from redis_counters.protocol.answers import list_of
 from redis_counters.protocol.commands import Command
 
-_BEGINS = b"\n"  # so does each note, and each mark; a shard begins with a digit
+_BEGINS = b"\n"  # so does each note, and each flag; a shard begins with a digit
 _OF_MANY = b"mc"  # kinds; the others are of one name each, which may hold anything
 
 
 def is_note(member: bytes) -> bool:
-    """True for what is no shard: a note, or the mark of a shard that was made again (`dots_settle`)."""
+    """True for what is no shard: a note, or the flag of a shard that was made again (`dots_settle`)."""
     return member.startswith(_BEGINS)
 
 
