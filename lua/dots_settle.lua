@@ -1,9 +1,10 @@
 --[[
 dots_settle: each of these shards that was lost here and made again has the dot of another thing.
 
-A shard that is made by a large flush gets the first dot, before anybody has looked whether it was counted here before.
-That is seen when the flush is entered in the index: then it has a flag, and is not told until this has been done. (By a
-fail-over, the index would have been taken back too: then it is the same thing again, and has no flag.)
+A shard that is made by a large flush, or while there are notes, gets the first dot, before anybody has looked whether
+it was counted here before. That is seen when its note is entered in the index: then it has a flag, and is not told
+until this has been done. (By a fail-over, the index would have been taken back too: then it is the same thing again,
+and has no flag.)
 
 KEYS   1 registry    hash
        2 index       sorted set   what was changed here, notes, and flags

@@ -16,7 +16,8 @@ REPLY  OK version changed [index error]...   merged; the version of this bucket,
        OTHER mark                            nothing written: the mark that we hold is this, not `since`; "-": none
        UNJOINED                              nothing written: changes are not stamped here
 ERROR  BADARG ...                            nothing written
-COST   O(shards); up to 4 commands each; where one is made, what notes_enter takes for all that is noted, too
+COST   O(shards); up to 4 commands each; and one for notes, of which all names are read; where one is made, what
+       notes_enter takes for all that is noted
 ]]
 local registry, call, pcall = KEYS[1], redis.call, redis.pcall
 local byte, find, match, sub = string.byte, string.find, string.match, string.sub

@@ -12,7 +12,7 @@ REPLY  OK [settled]...   of each counter its key shards; "!" and Redis's error w
        UNKNOWN           nothing written: there is no registry
 ERROR  BADARG ...        nothing written
 COST   O(counters); up to 2 commands each; of a new one, where changes are stamped, 1 more;
-       where all is settled it writes nothing
+       of notes as in slots_merge; where all is settled it writes nothing
 ]]
 local registry, call, pcall = KEYS[1], redis.call, redis.pcall
 if #ARGV ~= #KEYS - 1 or #ARGV < 1 then

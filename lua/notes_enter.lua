@@ -1,12 +1,12 @@
 --[[
-notes_enter: what large flushes have changed here stands in the change index by name, so that whoever reads it finds it.
+notes_enter: what is noted stands in the change index by name, so that whoever reads it finds it; the oldest first.
 
 KEYS   1 registry    hash
-       2 index       sorted set   what was changed here
-ARGV   1 most        names to be entered, about: those of one flush are entered together
+       2 index       sorted set   what was changed here, and notes
+ARGV   1 most        names to be entered, about: those of one note are entered together
 REPLY  OK more       1: there are more, 0: that was all
 ERROR  BADARG ...    nothing written
-COST   O(notes); 3 commands each, and one more for each further 1,000 names of one
+COST   O(notes); up to 4 commands each, and up to 2 more for each further 1,000 names of one; and 4
 ]]
 local registry, index, call = KEYS[1], KEYS[2], redis.call
 -- include parts/whole.lua

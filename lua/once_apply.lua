@@ -23,7 +23,8 @@ REPLY  OK now [answer]...   the server's time in milliseconds, and of each item:
        SLICE now            nothing written: this is another slice's time
        UNKNOWN              nothing written: there is no registry
 ERROR  BADARG ...           nothing written
-COST   O(items); up to 7 commands each; of a new shard, where changes are stamped, up to 2 more
+COST   O(items); up to 7 commands each; of a new shard, where changes are stamped, up to 2 more;
+       of notes as in slots_merge
 ]]
 local registry, call, pcall = KEYS[1], redis.call, redis.pcall
 -- include parts/whole.lua

@@ -11,8 +11,8 @@ KEYS   1 registry     hash
 ARGV   1 generation   of the new dot: drawn anew, for numbers fell back too, and a dot must be like none before
 REPLY  OK entry       what is an earlier key's now: `/DOT,P,N`; empty, if nothing was counted here
        UNJOINED       nothing written: changes are not stamped here
-ERROR  BADARG ...     nothing written
-       WRONGTYPE      the counter's key holds something else, or the index does; nothing written
+ERROR  BADARG ...     nothing written, but that notes may be entered, and its dot settled
+       WRONGTYPE      the counter's key holds something else, or the index does; the same
 COST   O(1); 13 commands; one of them reads the shard, one or two are for each 1,000 fields that are written;
        and what notes_enter takes for all that is noted
 ]]

@@ -11,8 +11,8 @@ KEYS   1 registry   hash
        4 users      set
 ARGV   1 delete     1, or 0
 REPLY  OK entries   what there was: `REGION/DOT,P,N,FP,FN ...` as entries_read tells it; this region has no name
-ERROR  BADARG ...   nothing written
-       WRONGTYPE    the counter's key holds something else, or the index does; nothing written
+ERROR  BADARG ...   nothing written, but that notes may be entered, and its dot settled
+       WRONGTYPE    the counter's key holds something else, or the index does; the same
 COST   O(1); 15 commands; one of them reads the shard, one or two are for each 1,000 fields that are written;
        and what notes_enter takes for all that is noted
 ]]

@@ -11,7 +11,8 @@ ARGV   1 generation   where the registry has none yet; empty: answer UNKNOWN the
 REPLY  OK [told]...   of each counter its number of shards; "!" and Redis's error where it refuses one, alone
        UNKNOWN        nothing written: there is no registry
 ERROR  BADARG ...     nothing written
-COST   O(counters); up to 2 commands each; of a new one, where changes are stamped, 1 more
+COST   O(counters); up to 2 commands each; of a new one, where changes are stamped, 1 more;
+       of notes as in slots_merge
 ]]
 local registry, call, pcall = KEYS[1], redis.call, redis.pcall
 local wanted = ARGV[2]

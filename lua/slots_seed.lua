@@ -13,7 +13,8 @@ REPLY  OK [answer]...   of each item: 1 raised; 2 raised, and its shard was new;
                         "!" and Redis's error where it refuses this item, alone
        UNKNOWN          nothing written: there is no registry
 ERROR  BADARG ...       nothing written
-COST   O(items); up to 5 commands each; of a new shard, where changes are stamped, up to 2 more
+COST   O(items); up to 5 commands each; of a new shard, where changes are stamped, up to 2 more;
+       of notes as in slots_merge
 ]]
 local registry, call, pcall = KEYS[1], redis.call, redis.pcall
 local items = #KEYS - 2

@@ -1,11 +1,12 @@
--- Notes are entered, from the oldest on, until so many names are: each name with the note's version. Nobody is told of
--- what a note names before that. A shard that was new, and that the index remembers from before, was lost by other ways
--- than a fail-over, and is another thing now: instead it gets a flag, until it has another dot (lua/dots_settle.lua).
--- Returns the version of the first note that is left.
+-- The oldest note, and its score.
 local function first_note()
   return unpack(call('ZREVRANGEBYSCORE', index, '(0', '-inf', 'WITHSCORES', 'LIMIT', '0', '1'))
 end
 
+-- Notes are entered, from the oldest on, until so many names are: each name with the note's version. Nobody is told of
+-- what a note names before that. A shard that was new, and that the index remembers from before, was lost by other ways
+-- than a fail-over, and is another thing now: instead it gets a flag, until it has another dot (lua/dots_settle.lua).
+-- Returns the version of the first note that is left.
 local function enter_notes(most)
   local note, score = first_note()
   local noted, entered = tonumber(call('HGET', registry, 'p') or '0') or 0, 0

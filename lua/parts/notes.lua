@@ -1,5 +1,6 @@
 -- What a note or a flag tells of, as lua/parts/stamp_all.lua and enter_notes write them: its kind, and names. Kinds: m,
--- shards that were new; c, changed ones; r, one that was made again.
+-- shards that were new; c, changed ones; either in capitals, where it tells of one name, with a newline in it; r, a
+-- flag: one that was made again.
 local REMADE = '\nr\n'
 local function names_in(note)
   local kind, from = string.match(note, '^\n(%a)%d*\n()')

@@ -465,9 +465,9 @@ def most_to_list(bucket: Bucket, names: Sequence[bytes]) -> Callable[[Bucket], A
 
 
 def most_to_enter(bucket: Bucket, names: Sequence[bytes]) -> Callable[[Bucket], Answer]:
-    """A note for each name."""
+    """A note for each name, which is looked up."""
     for name in names:
-        regions.note(bucket, name)
+        regions.note(bucket, name, new=True)
     return lambda given: regions.enter(given, len(names))
 
 

@@ -112,6 +112,16 @@ def test_what_changes_behind_a_note_is_noted_too(bucket: Bucket) -> None:
     assert by_name(bucket)[b"0:a"] == 5
 
 
+def test_of_a_large_flush_that_is_refused_in_part_the_new_ones_are_noted(bucket: Bucket) -> None:
+    """However few they are: nobody has looked whether they were there before."""
+    join(bucket)
+    for name in NAMES[1:]:
+        bucket.client.set(name, "mine")
+    assert len(bucket.merge(bucket.actor(), 1, fresh_plus=totals(NAMES))) == 2 + 2 * (FEW - 1)
+    assert every_note(bucket) == [(b"c", 2, [member(NAMES[0])]), (b"m", 2, [member(NAMES[0])])]
+    assert by_name(bucket) == {}
+
+
 def test_a_name_may_hold_what_is_between_names(bucket: Bucket) -> None:
     join(bucket)
     odd = b"{rc:0}:c:0:x\n0:y"
@@ -125,6 +135,9 @@ def test_a_name_may_hold_what_is_between_names(bucket: Bucket) -> None:
         (b"m", 2, [member(name) for name in NAMES]),
     ]
     assert noted(bucket) == 2 * FEW + 1
+    before = every_note(bucket)
+    bucket.merge(actor, 3, 2, known_plus=totals([*NAMES[1:], odd], 3))
+    assert (every_note(bucket), noted(bucket)) == (before, 2 * FEW + 1)
     enter(bucket)
     assert by_name(bucket) == {member(NAMES[0]): 2, **{member(name): 3 for name in (*NAMES[1:], odd)}}
     bucket.client.delete(odd)
@@ -147,6 +160,16 @@ def test_of_too_many_the_oldest_are_entered(bucket: Bucket) -> None:
     bucket.merge(actor, 2, 1, known_plus=totals(NAMES, 2))
     assert set(by_name(bucket).values()) == {2}
     assert (list(notes(bucket)), noted(bucket)) == ([3], FEW)
+
+
+def test_as_many_are_entered_as_are_noted(bucket: Bucket) -> None:
+    """So what one flush has to do for others is bounded, and so is what is noted."""
+    join(bucket)
+    for n in range(3):
+        note(bucket, *(key(f"{n}.{i}") for i in range(FEW - 20)))
+    bucket.client.hset(REGISTRY, "p", MOST)
+    bucket.merge(bucket.actor(), 1, fresh_plus=totals(NAMES))
+    assert list(notes(bucket)) == [5, 4]
 
 
 def test_a_note_costs_one_command(bucket: Bucket) -> None:
