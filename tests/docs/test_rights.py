@@ -74,6 +74,7 @@ USES: dict[
     "`reshard --shrink`": (in_shards, reshard),
     "counting in such counters, and reading them": (narrowed, in_a_narrowed_one),
     "counting where regions exchange what they have": (nothing, counting),
+    "`reset` and `delete` where regions do": (nothing, taken_away),
 }
 ROWS = {re.sub(r"\[(.+?)\]\(.+?\)", r"\1", row["for"]): re.findall(r"\+\w+", row["besides"]) for row in table(TEXT)}
 
