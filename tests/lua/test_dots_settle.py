@@ -13,6 +13,7 @@ import redis
 from tests.lua.calls import INDEX, LONG, REGISTRY, Bucket, key
 from tests.lua.regions import changes, digest, enter, join, member, merge, note, read, settle, stamps, to_settle, told
 from tests.lua.scenarios import denied, full_memory
+from tests.lua.scenarios import made_again as made_again_by_a_large_flush
 from tests.lua.test_changes_list import version_of
 
 A, B = key("a"), key("b")
@@ -147,6 +148,30 @@ def test_a_shard_that_is_made_again_and_again(bucket: Bucket) -> None:
     changes(bucket)
     settle(bucket, A)
     assert read(bucket, A) == [b"0 0 eu/gen00.7,7"]
+
+
+def test_who_has_another_dot_already_keeps_it(bucket: Bucket) -> None:
+    """It was lost once more, and made by one who looked: peers may have what it counts."""
+    made_again(bucket, "entered")
+    bucket.client.delete(A)
+    bucket.merge(bucket.actor(b"thirdowner1234"), 1, fresh_plus=[(A, 3)])
+    (text,) = read(bucket, A)
+    assert text.endswith(b",3")
+    assert to_settle(changes(bucket)) == [b"0:a"]
+    settle(bucket, A)
+    assert (read(bucket, A), to_settle(changes(bucket))) == ([text], [])
+
+
+def test_as_many_are_to_be_settled_as_are_asked_for(bucket: Bucket) -> None:
+    """And there are more, until none is left."""
+    names = [key(i) for i in range(3)]
+    made_again_by_a_large_flush(bucket, *names)
+    for left in (3, 2, 1):
+        answer = changes(bucket, most=2)
+        assert len(to_settle(answer)) == min(left, 2)
+        assert told(answer)[1]
+        settle(bucket, names.pop())
+    assert to_settle(changes(bucket, most=2)) == []
 
 
 def test_so_it_is_with_a_namespace_that_joins_again(bucket: Bucket) -> None:

@@ -196,6 +196,17 @@ def test_who_is_known_by_name_is_a_new_thing_when_made_again(bucket: Bucket) -> 
     assert sorted(to_settle(changes(bucket))) == [member(NAMES[0]), member(A)]
 
 
+def test_who_is_named_twice_was_made_once(bucket: Bucket) -> None:
+    """Counted up and down at once; also where that lies in two pieces of what is looked up."""
+    names = [key(i) for i in range(1001)]
+    join(bucket)
+    bucket.merge(bucket.actor(b"otherowner1234"), 1, fresh_plus=totals(names[:1]))
+    bucket.merge(bucket.actor(), 1, fresh_plus=totals(names), fresh_minus=totals(names[-1:]))
+    (_, (_, _, new)) = every_note(bucket)
+    assert new[999:] == [member(names[-1])] * 2
+    assert to_settle(changes(bucket, most=2000)) == []
+
+
 def test_where_nobody_has_joined_nothing_is_noted(bucket: Bucket) -> None:
     bucket.merge(bucket.actor(), 1, fresh_plus=totals(NAMES))
     assert (notes(bucket), noted(bucket)) == ({}, 0)
