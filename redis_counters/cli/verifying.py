@@ -159,7 +159,7 @@ class Verifier:
         return noted.union(*(self._members(region, bucket, index) for index in self._indexes(region, bucket)))
 
     def _noted(self, region: Region, bucket: int) -> set[Shard]:
-        """Those that have changed, and are not in the change index yet."""
+        """Those that have changed, and are not in the change index yet with that; nor told, if they have a flag."""
         (raw,) = region.server.ask([ask_for_notes(self._keys.index(bucket))])
         return {shard for name in noted_in(raw) if (shard := _shard(bucket, name)) is not None}
 

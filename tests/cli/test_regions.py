@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from redis_counters import Counters
 from redis_counters.cli.region_urls import transports
 from redis_counters.cli.traffic import traffic, versions
+from redis_counters.protocol.commands import Command, Script
 from redis_counters.protocol.keys import KeySpace
 from redis_counters.testing import LossyLink
 from tests.cli.commands import COMMAND, TIMEOUT, environment, run, start
@@ -518,6 +520,23 @@ def test_what_is_only_noted_is_seen(servers: list[RealServer], known: bool) -> N
     assert told("verify", "--wait", "0", *arguments(servers[:2]), code=1)["in_no_index"] == []
     exchange(servers[:2])
     assert told("verify", *arguments(servers[:2]))["shards"] == 2_000
+
+
+def test_what_has_yet_to_get_another_dot_is_not_pulled(servers: list[RealServer]) -> None:
+    """Counters that were lost, and made again by a large flush; their names were entered, and no exchange runs."""
+    names, keys = [f"name:{n}" for n in range(2_000)], KeySpace(b"rc", 16)
+    exchange(servers[:2])
+    for amount in (1, 3):
+        servers[0].client().delete(*(keys.shard_key(name.encode(), 0)[1] for name in names))
+        with Counters.from_url(servers[0].url, flush_interval=60) as counters:
+            for name in names:
+                counters.add(name, amount)
+        if amount == 1:
+            exchange(servers[:2])
+    with transports({"eu": servers[0].url}) as by_region:
+        pairs = zip(keys.registries, map(keys.index, range(16)), strict=True)
+        by_region["eu"].ask([Command(Script.NOTES_ENTER, pair, (sys.maxsize,)) for pair in pairs])
+    assert sorted(differences(*arguments(servers[:2]))) == [(n, "us", "eu", 2, "not_pulled") for n in sorted(names)]
 
 
 def test_what_is_noted_again_and_again_is_behind_once(servers: list[RealServer]) -> None:

@@ -48,11 +48,12 @@ def test_nobody_is_told_what_may_be_another_thing(bucket: Bucket, state: str) ->
     assert read(bucket, A, shown=True) == [b"0 0 eu/gen00.0,30"]
     assert merge(bucket, (A, b"0 0 eu/gen00.0,10 us/x.1,7"))[:1] == ("OK",)
     assert read(bucket, A) == [b"0 0 eu/gen00.0,10 us/x.1,7"]
-    bucket.client.hset(A, "k", 3)
-    assert read(bucket, A, shown=True) == [b"3 0 eu/gen00.0,30 us/x.1,7"]
+    bucket.client.hset(A, mapping={"k": 3, "-": 2})
+    assert read(bucket, A) == [b"3 0 eu/gen00.0,10 us/x.1,7"]
+    assert read(bucket, A, shown=True) == [b"3 0 eu/gen00.0,30,2 us/x.1,7"]
     changes(bucket)
     settle(bucket, A)
-    assert read(bucket, A) == [b"3 0 eu/gen00.0,10 eu/gen00.3,30 us/x.1,7"]
+    assert read(bucket, A) == [b"3 0 eu/gen00.0,10 eu/gen00.3,30,2 us/x.1,7"]
 
 
 def test_what_is_settled_is_told(bucket: Bucket) -> None:

@@ -21,11 +21,11 @@ def names_in(note: bytes) -> list[bytes]:
 
 
 def ask_for_notes(index: bytes, since: int = 0) -> Command:
-    """Return the command that reads all notes of a change index that are later than this version."""
-    return Command(None, (index,), (b"-inf", b"(%d" % -since), b"ZRANGEBYSCORE")
+    """Return the command that reads the notes of a change index later than this version; without one all, and flags."""
+    return Command(None, (index,), (b"-inf", b"(%d" % -since if since else b"0"), b"ZRANGEBYSCORE")
 
 
 def noted_in(raw: object) -> set[bytes]:
-    """Return all names in these notes: one may be in several. Raises what Redis refuses."""
+    """Return all names in these notes, and flags: one may be in several. Raises what Redis refuses."""
     notes = list_of(raw) if raw else []
-    return {name for note in notes if isinstance(note, bytes) for name in names_in(note)}
+    return {name for note in notes if isinstance(note, bytes) and is_note(note) for name in names_in(note)}
