@@ -10,6 +10,7 @@ import random
 import pytest
 import redis
 
+from redis_counters.protocol.commands import Script
 from tests.lua.calls import INDEX, LONG, REGISTRY, Bucket, key
 from tests.lua.regions import changes, digest, enter, join, member, merge, note, read, settle, stamps, to_settle, told
 from tests.lua.scenarios import denied, full_memory
@@ -114,6 +115,14 @@ def test_so_does_a_renewal(bucket: Bucket, state: str) -> None:
     made_again(bucket, state)
     assert bucket.renew(A) == ("OK", b"/gen00.3,30,0")
     assert to_settle(changes(bucket)) == []
+
+
+@pytest.mark.parametrize("state", OTHERS)
+def test_a_copy_of_what_was_lost_is_no_copy_of_what_was_made_again(bucket: Bucket, state: str) -> None:
+    """So no floor lies under that."""
+    made_again(bucket, state)
+    assert bucket.call(Script.SHARD_FLOOR, [REGISTRY, INDEX, A], [b"gen00.0", 10, 0]) == ("OK", 0)
+    assert read(bucket, A) == [b"0 0 eu/gen00.3,30"]
 
 
 @pytest.mark.parametrize("state", OTHERS)
