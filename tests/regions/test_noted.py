@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from redis_counters import Counters
 from redis_counters.drivers.exchange.threads import drive
 from redis_counters.protocol.exchange.asks import Job, Meter, together
 from redis_counters.protocol.exchange.comparing import Comparison
@@ -24,6 +25,20 @@ def count(here: Regions, region: str, amount: int = 1) -> None:
     here.counters[region].flush()
 
 
+def compare(here: Regions) -> list[Comparison]:
+    """Compare all buckets, and nothing else."""
+    simulated, link = Simulated(here), ("eu", "us")
+    route, errors = simulated.pairs[link].route, list[object]()
+    assert route is not None
+    comparisons = [Comparison(route, bucket, both=True) for bucket in range(16)]
+    tally = Tally()
+    jobs = [Job(each.whole(tally), lambda error, _: errors.append(error), Meter()) for each in comparisons]
+    drive(together(iter(jobs)), simulated.lanes[link], link, lambda: None)
+    simulated.close()
+    assert errors == []
+    return comparisons
+
+
 def test_all_of_it_comes(two: Regions) -> None:
     """New counters and known ones, of both; whatever came in between."""
     two.exchange().run_once()
@@ -34,6 +49,21 @@ def test_all_of_it_comes(two: Regions) -> None:
         two.exchange().run_once()
         assert (noted(two, "eu"), noted(two, "us")) == (0, 0)
         assert two.wrong() == []
+
+
+def test_what_was_lost_and_made_again_is_added(two: Regions) -> None:
+    """By another process, which has not looked whether it was there: under another dot."""
+    two.exchange().run_once()
+    count(two, "eu", 5)
+    two.exchange().run_once()
+    two.counters["eu"].close()
+    client = two.client("eu")
+    client.delete(*client.scan_iter("{rc:*}:c:*", count=1000))
+    two.counters["eu"] = Counters.from_url(two.servers["eu"].url, flush_interval=0.02)
+    count(two, "eu", 7)
+    compare(two)
+    two.exchange().run_once()
+    assert two.wrong() == []
 
 
 def test_while_more_comes(two: Regions) -> None:
@@ -51,14 +81,6 @@ def test_it_is_compared_too(two: Regions) -> None:
     for n in range(COUNTERS, 2 * COUNTERS):
         two.incr("us", f"likes:{n}")
     two.flush()
-    simulated, link = Simulated(two), ("eu", "us")
-    route, errors = simulated.pairs[link].route, list[object]()
-    assert route is not None
-    comparisons = [Comparison(route, bucket, both=True) for bucket in range(16)]
-    tally = Tally()
-    jobs = [Job(each.whole(tally), lambda error, _: errors.append(error), Meter()) for each in comparisons]
-    drive(together(iter(jobs)), simulated.lanes[link], link, lambda: None)
-    simulated.close()
-    assert errors == []
+    comparisons = compare(two)
     assert [each.differed for each in comparisons] == [each.at - 1 for each in comparisons]  # (one stands for none)
     assert two.wrong() == []

@@ -27,7 +27,7 @@ from redis_counters.protocol.exchange.names import check_links
 from redis_counters.protocol.exchange.notes import is_note, names_in, noted_in
 from redis_counters.protocol.exchange.pace import Pace
 from redis_counters.protocol.exchange.pair import Pair
-from redis_counters.protocol.exchange.pull import _refused_there
+from redis_counters.protocol.exchange.pull import _refused_there, pull
 from redis_counters.protocol.exchange.route import Route
 from redis_counters.protocol.exchange.schedule import CYCLE, Schedule
 from redis_counters.protocol.exchange.tally import Tally
@@ -316,6 +316,33 @@ def test_what_an_unsealed_shard_missed_is_found_at_once() -> None:
     with pytest.raises(StopIteration):
         asked.send([[b"OTHER", b"i 2 2"]])
     assert bucket.suspect
+
+
+def settling() -> Generator[Ask, list[object], bool]:
+    """Return a pull that knows all, and is told of one that is to get another dot; it has asked for that."""
+    route = Route(b"eu", b"us", KeySpace(b"rc", 16), ((), ()), None)
+    bucket = Bucket(0, Pace(0.2, 0.0))
+    bucket.mark = b"i 5 5"
+    pulling = pull(route, bucket, Tally(), 0.0)
+    assert next(pulling).commands[0].script is Script.CHANGES_LIST
+    settle = pulling.send([[b"OK", b"i 5 5", b"1", b"1", b"0:a"]])
+    assert (settle.side, settle.commands[0].script) == (SOURCE, Script.DOTS_SETTLE)
+    return pulling
+
+
+def test_what_gets_another_dot_comes_with_the_same_pull() -> None:
+    """Though nothing else has changed, and what is asked with is the receipt for that."""
+    pulling = settling()
+    assert pulling.send([[b"OK"]]).side == DESTINATION
+    again = pulling.send([[b"OK", b"1", 0]])
+    assert (again.side, again.commands[0].script) == (SOURCE, Script.CHANGES_LIST)
+
+
+@pytest.mark.parametrize("answer", [ErrorReply("NOPERM x"), [b"what"]])
+def test_where_another_dot_is_refused_the_pull_ends(answer: object) -> None:
+    """Else it would be told of it again, without end."""
+    with pytest.raises(CounterError):
+        settling().send([answer])
 
 
 def test_what_is_noted_is_read_as_the_scripts_write_it() -> None:

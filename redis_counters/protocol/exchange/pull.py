@@ -1,7 +1,8 @@
 """Pulling: the destination gets what has changed at the source since its mark, and the mark that says so.
 
 1. The source is asked for its changes since the mark that the destination holds, a page of them and the mark that
-   stands for having these too (`changes_list`). To ask with a mark is also the receipt for it.
+   stands for having these too (`changes_list`). To ask with a mark is also the receipt for it. What was lost there and
+   made again is given another dot (`dots_settle`), and is among the next changes.
 2. The source tells what it has of the changed shards (`entries_read`), all entries of a shard together.
 3. The destination takes the larger of each, and the new mark, in one step, and only if it still holds the mark that was
    asked with (`entries_merge`). Another exchange may have been there before: then it tells its mark, and that is asked
@@ -31,7 +32,7 @@ from redis_counters.protocol.exchange.unsealing import unseal
 from redis_counters.protocol.refusals import error_for
 from redis_counters.protocol.replies import BadReply, Reply
 
-MOST_CHANGES = 500  # of a page; those of one flush come together, even if they are more
+MOST_CHANGES = 500  # of a page; those of one version come together, even if they are more
 MOST_READ = 250  # shards that one script reads: large ones take it some 30 microseconds each
 SHARED = 60.0  # seconds for which the mark is read first, after another exchange has moved it: else both bring the same
 MOST_OTHERS = 20  # times in a row that another exchange was there first
@@ -80,7 +81,7 @@ def pull(route: Route, bucket: Bucket, tally: Tally, now: float, *, whole: bool 
             (raw,) = all_answered((yield Ask(SOURCE, [settle])))
             reply_of(raw, Script.DOTS_SETTLE)
         receipt = new == mark  # it was asked with
-        if receipt and not members and not whole:
+        if receipt and not members and not remade and not whole:
             break
         shards, texts = yield from _told(route, bucket, members, is_full(mark, new), tally)
         bucket.suspect = bucket.suspect or is_other(mark, new)
