@@ -15,7 +15,7 @@ field               holds
 ``+ -  1+ 1- ...``  base; several fields, because each one must stay within int64
 ``s.TOKEN+ -``      seed: a slot of no actor, that is never folded; TOKEN is a digest
 ``s.I.DOT+ -``      copy of what shard I held (see `moved`): a slot of no actor either; shard 0 only
-``d``               dot: the mark of this hash's creation, generation.number
+``d``               dot: names this hash's creation, generation.number
 ``k``               how many shards the counter has; shard 0 only
 ``o``               how many key shards it has, which only keyed calls ask for; ignored here; shard 0 only
 ``z``               that it is about to get fewer shards (see narrow_open); ignored here; shard 0 only

@@ -18,7 +18,7 @@ from tests.lua.scenarios import made_again as made_again_by_a_large_flush
 from tests.lua.test_changes_list import version_of
 
 A, B = key("a"), key("b")
-OTHERS = ["made", "entered"]
+STATES = ["made", "entered"]
 
 
 def flush(bucket: Bucket, shard: bytes, total: int, *, owner: int = 0) -> None:
@@ -40,7 +40,7 @@ def made_again(bucket: Bucket, state: str) -> bytes:
     return mark
 
 
-@pytest.mark.parametrize("state", OTHERS)
+@pytest.mark.parametrize("state", STATES)
 def test_nobody_is_told_what_may_be_another_thing(bucket: Bucket, state: str) -> None:
     """Under the first dot a peer would have 30, and 60 later. What was told back is told: it is of that dot, and kept
     though it is less than what is there."""
@@ -98,7 +98,7 @@ def test_what_is_merged_is_looked_up_behind_all_notes(bucket: Bucket) -> None:
     assert stamps(bucket).keys() == {LONG, b"0:a", b"0:other"}
 
 
-@pytest.mark.parametrize("state", OTHERS)
+@pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("delete", [0, 1])
 def test_a_reset_settles_it_before(bucket: Bucket, state: str, delete: int) -> None:
     """So the floor lies under what was seen, and nothing of it counts later."""
@@ -110,14 +110,14 @@ def test_a_reset_settles_it_before(bucket: Bucket, state: str, delete: int) -> N
     assert b"0:a" in told(answer)[2]
 
 
-@pytest.mark.parametrize("state", OTHERS)
+@pytest.mark.parametrize("state", STATES)
 def test_so_does_a_renewal(bucket: Bucket, state: str) -> None:
     made_again(bucket, state)
     assert bucket.renew(A) == ("OK", b"/gen00.3,30,0")
     assert to_settle(changes(bucket)) == []
 
 
-@pytest.mark.parametrize("state", OTHERS)
+@pytest.mark.parametrize("state", STATES)
 def test_a_copy_of_what_was_lost_is_no_copy_of_what_was_made_again(bucket: Bucket, state: str) -> None:
     """So no floor lies under that."""
     made_again(bucket, state)
@@ -125,7 +125,7 @@ def test_a_copy_of_what_was_lost_is_no_copy_of_what_was_made_again(bucket: Bucke
     assert read(bucket, A) == [b"0 0 eu/gen00.3,30"]
 
 
-@pytest.mark.parametrize("state", OTHERS)
+@pytest.mark.parametrize("state", STATES)
 def test_a_key_that_is_gone_again_has_nothing_to_settle(bucket: Bucket, state: str) -> None:
     """Nor one of which another has taken the place."""
     made_again(bucket, state)
@@ -193,7 +193,7 @@ def test_so_it_is_with_a_namespace_that_joins_again(bucket: Bucket) -> None:
 
 
 def test_lack_of_memory_does_not_stop_it(bucket: Bucket) -> None:
-    """Nor the rest of what changes."""
+    """Nor does it stop entering what is noted."""
     made_again(bucket, "made")
     with full_memory(bucket):
         assert to_settle(changes(bucket)) == [b"0:a"]
