@@ -2,8 +2,8 @@
 entries_digest: one number for what these shards tell other regions, equal where it is equal.
 
 It is of what counts: without expiry, and without entries that are all floor, which may be dropped at any time. The
-order of the shards does not matter. One without content, sealed, or refused by Redis, adds nothing. Of one whose dot may
-still turn out to be another all is in it, which entries_read does not tell: then texts are looked at in vain.
+order of the shards does not matter. One without content, sealed, or refused by Redis, adds nothing. Of one whose dot
+may still turn out to be another all is in it, which entries_read does not tell: then texts are looked at in vain.
 
 KEYS   1.. shards    hash
 ARGV   1 region      name of this one
