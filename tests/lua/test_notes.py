@@ -14,7 +14,7 @@ from redis_counters.protocol.commands import Script
 from redis_counters.protocol.exchange.notes import names_in
 from tests.lua import keyed
 from tests.lua.calls import INDEX, REGISTRY, Bucket, key
-from tests.lua.regions import changes, enter, join, member, note, notes, read, settle, to_settle, told
+from tests.lua.regions import changes, enter, join, member, merge, note, notes, read, settle, to_settle, told
 from tests.lua.scenarios import denied, full_memory
 from tests.lua.test_changes_list import follow, version_of
 
@@ -223,6 +223,15 @@ def test_a_registry_that_was_lost_goes_on_above_all_notes(bucket: Bucket) -> Non
     _, (members,) = follow(bucket)
     assert sorted(members) == [b"0:a", b"0:b"]
     assert noted(bucket) == 0
+
+
+def test_who_is_made_by_a_merge_is_behind_all_notes(bucket: Bucket) -> None:
+    """They are entered, and so it is stamped by name, if it is one of this region's that was lost."""
+    join(bucket)
+    note(bucket, B)
+    merge(bucket, (A, b"0 0 eu/gen99.0,7"))
+    assert by_name(bucket) == {b"0:b": 2, b"0:a": 3}
+    assert (notes(bucket), noted(bucket)) == ({}, 0)
 
 
 # --- entering -------------------------------------------------------------------------------------------------------
