@@ -78,6 +78,7 @@ local index, generation, issued = KEYS[3], settled[1], tonumber(settled[2])
 -- include parts/changes.lua
 
 call('ZADD', KEYS[4], 'XX', '0', '')
+call('ZRANGEBYSCORE', index, '1', '0')
 local others = {} -- names, beside `changed`
 
 local time = call('TIME')

@@ -265,9 +265,9 @@ def test_who_may_not_write_is_told(bucket: Bucket) -> None:
         merge(bucket, (A, TOLD))
     with read_only(bucket), pytest.raises(redis.ResponseError):
         merge(bucket, (A, TOLD))
-    for command in ("zadd", "zscore"):
+    for command in ("zadd", "zscore", "zrangebyscore"):
         with denied(bucket, command) as other, pytest.raises(redis.ResponseError):
-            merge(other, (A, TOLD))
+            merge(other, (A, TOLD), (B, b"0 0 eu/gen00.0,5"))
     assert bucket.everything() == before
 
 
