@@ -9,7 +9,7 @@ KEYS   1 registry     hash
 ARGV   1 generation   where the registry has none yet
 REPLY  OK version [narrowed]...   the version of the bucket; of these shards (from 1) those with the field z
 ERROR  none of its own
-COST   O(shards); up to 1 command each, and one for many of them; the first time what notes_enter takes, too
+COST   O(shards); up to 1 command each, and one for many of them; and what notes_enter takes for all that is noted
 ]]
 local registry, index, call, pcall = KEYS[1], KEYS[2], redis.call, redis.pcall
 -- include parts/notes.lua
@@ -18,9 +18,9 @@ local registry, index, call, pcall = KEYS[1], KEYS[2], redis.call, redis.pcall
 
 local settled = call('HMGET', registry, 'g', 'v')
 local version = tonumber(settled[2] or '')
+enter_notes(math.huge) -- before it stamps: what was noted first is to be known first
 if not version then
   -- What the index holds may be of a registry that was lost: no stamp is ahead of the version.
-  enter_notes(math.huge)
   local last = call('ZREVRANGE', index, '0', '0', 'WITHSCORES')[2]
   version = tonumber(last or '0')
 end

@@ -299,3 +299,30 @@ def test_flags_are_no_changes(bucket: Bucket) -> None:
     mark = made_again(bucket, "entered")
     assert bucket.client.zrange(INDEX, 0, 0) == [b"\nr\n0:a"]
     assert told(changes(bucket, mark))[2] == [member(key("other"))]
+
+
+def test_a_note_stays_where_it_was_first(bucket: Bucket) -> None:
+    """What changes once more has the same note. Were it later then, what was made again before would seem the first."""
+    join(bucket)
+    merge(bucket, (A, b"0 0 us/x.1,7"))
+    many, actor = [key(n) for n in range(50)], bucket.actor()
+    bucket.merge(actor, 1, fresh_plus=[(name, 1) for name in many])
+    enter(bucket)
+    bucket.merge(actor, 2, 1, fresh_plus=[(A, 10)], known_plus=[(name, 2) for name in many])
+    assert read(bucket, A) == [b"0 0 eu/gen00.0,10 us/x.1,7"]  # as who compares is told, or has what us has told
+    bucket.client.delete(A)
+    bucket.merge(actor, 3, 2, fresh_plus=[(A, 30)])
+    bucket.merge(actor, 4, 3, known_plus=[(name, 31) for name in (A, *many)])
+    enter(bucket)
+    assert to_settle(changes(bucket)) == [b"0:a"]
+
+
+def test_who_stamps_what_was_there_before_enters_notes_first(bucket: Bucket) -> None:
+    """Else what was made again would have a stamp already when its note is entered, as if it were the first."""
+    join(bucket)
+    merge(bucket, (A, b"0 0 us/x.1,7"))
+    note(bucket, A)
+    bucket.client.delete(A)
+    flush(bucket, A, 30)
+    join(bucket, A)
+    assert to_settle(changes(bucket)) == [b"0:a"]
