@@ -105,3 +105,14 @@ def test_more_than_two_pages_to_settle(two: Regions) -> None:
     client.zadd("{rc:0}:x", {b"\nr\n0:" + name: 0 for name in names})
     two.exchange().run_once()
     assert two.wrong() == []
+
+
+def test_a_registry_that_is_lost_joins_again(two: Regions) -> None:
+    """Alone, as by eviction: the bucket's record of joining is still there, and so are its notes."""
+    count(two, "eu")
+    two.exchange().run_once()
+    count(two, "eu", 2)
+    two.client("eu").delete("{rc:0}:a")
+    count(two, "eu", 3)
+    two.exchange().run_once()
+    assert two.wrong() == []

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Sequence
 from redis_counters.crdt.moved import copies_in
 from redis_counters.errors import Unavailable
 from redis_counters.protocol.answers import list_of, reply_of
-from redis_counters.protocol.commands import Argument, Command, Script, hgetall, pieces
+from redis_counters.protocol.commands import Argument, Command, Script, hgetall, hmget, pieces
 from redis_counters.protocol.exchange.marks import JOINED
 from redis_counters.protocol.folding import NAMES, ask_for_run, bucket_finder, run_of, shards_pattern
 from redis_counters.protocol.keys import KeySpace, name_of
@@ -22,6 +22,7 @@ from redis_counters.protocol.registry import scan, scanned
 from redis_counters.protocol.replies import BadReply
 from redis_counters.protocol.shard_fields import pairs_of
 
+STAMPED = b"v"  # a field of a registry
 MOST_STAMPED = 500  # shards that one script stamps
 MOST_COMMANDS = 100  # of one step
 ATTEMPTS = 5  # at a walk during which no server fails over
@@ -31,14 +32,23 @@ Visit = Callable[[dict[int, list[bytes]]], Walk]
 
 
 def unjoined(keys: KeySpace) -> Generator[list[Command], list[object], list[int]]:
-    """Return the buckets of which nobody has recorded that they have joined. Cost: one round trip."""
-    found: list[int] = []
-    for some in pieces(range(keys.buckets), MOST_COMMANDS):
-        answers = yield [Command(None, (keys.marks(bucket),), (JOINED,), b"HMGET") for bucket in some]
-        found += [
-            bucket for bucket, raw in zip(some, answers, strict=True) if list_of(raw, 1, keys.marks(bucket)) == [None]
-        ]
-    return found
+    """Return the buckets of which nobody has recorded that they have joined, or whose registry was lost since.
+
+    Cost: one round trip.
+    """
+    looks = [(bucket, key, f) for bucket in range(keys.buckets) for key, f in _signs(keys, bucket)]
+    found: dict[int, None] = {}
+    for some in pieces(looks, MOST_COMMANDS):
+        answers = yield [hmget(key, (field,)) for _, key, field in some]
+        for (bucket, key, _), raw in zip(some, answers, strict=True):
+            if list_of(raw, 1, key) == [None]:
+                found[bucket] = None
+    return list(found)
+
+
+def _signs(keys: KeySpace, bucket: int) -> list[tuple[bytes, bytes]]:
+    """Return the fields that a bucket has once it has joined: that the walk was complete, and that it stamps."""
+    return [(keys.marks(bucket), JOINED), (keys.registries[bucket], STAMPED)]
 
 
 def join(keys: KeySpace, buckets: list[int], mint: Callable[[], str]) -> Walk:
