@@ -8,6 +8,7 @@ from redis_counters import Counters
 from redis_counters.drivers.exchange.threads import drive
 from redis_counters.protocol.exchange.asks import Job, Meter, together
 from redis_counters.protocol.exchange.comparing import Comparison
+from redis_counters.protocol.exchange.pull import MOST_CHANGES
 from redis_counters.protocol.exchange.tally import Tally
 from tests.regions.support import Regions
 from tests.regions.test_quiet import Simulated
@@ -115,4 +116,23 @@ def test_a_registry_that_is_lost_joins_again(two: Regions) -> None:
     two.client("eu").delete("{rc:0}:a")
     count(two, "eu", 3)
     two.exchange().run_once()
+    assert two.wrong() == []
+
+
+def test_a_version_that_is_entered_in_parts_is_pulled_whole(two: Regions) -> None:
+    """Of a flush that has made more than are entered at a time: what else it changed is not left for the next look."""
+    two.incr("eu", "a")
+    two.flush()
+    simulated, link = Simulated(two), ("eu", "us")
+    pair = simulated.pairs[link]
+    drive(pair.pull_all(set()), simulated.lanes[link], link, lambda: None)
+    bucket, client = crc32(b"a") % 16, two.client("eu")
+    two.incr("eu", "a", 2)
+    two.flush()
+    version = int(client.hget(f"{{rc:{bucket}}}:a", "v") or 0)
+    made = b"\n".join(b"0:%d" % n for n in range(MOST_CHANGES))
+    client.zadd(f"{{rc:{bucket}}}:x", {b"\nm%d\n%b" % (version, made): -version, b"\nc\n0:a": -version, b"0:a": 1})
+    client.hset(f"{{rc:{bucket}}}:a", "p", MOST_CHANGES + 1)
+    drive(pair.pull_all(set()), simulated.lanes[link], link, lambda: None)
+    simulated.close()
     assert two.wrong() == []

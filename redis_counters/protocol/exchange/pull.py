@@ -81,7 +81,7 @@ def pull(route: Route, bucket: Bucket, tally: Tally, now: float, *, whole: bool 
             (raw,) = all_answered((yield Ask(SOURCE, [settle])))
             reply_of(raw, Script.DOTS_SETTLE)
         receipt = new == mark  # it was asked with
-        if receipt and not members and not remade and not whole:
+        if receipt and not members and not more and not whole:
             break
         shards, texts = yield from _told(route, bucket, members, is_full(mark, new), tally)
         bucket.suspect = bucket.suspect or is_other(mark, new)
