@@ -138,8 +138,9 @@ class Places(Generic[T]):
                 shards = f"{lost:,} shard{'s' if lost > 1 else ''}"
                 message = (
                     f"region {name} had lost counts of its own, in {shards}: {link[1 - side]} gave them back. "
-                    "What is counted anew there may not show until as much is counted again: if nobody tells the old "
-                    "counts again (a restored backup), use redis-counters regions renew"
+                    "Nothing is to be done if keys were deleted there, or after a fail-over. If it was restored from a "
+                    "backup, what is counted there does not show until it is more than before: use redis-counters "
+                    "regions renew"
                 )
                 publish(Event(EventKind.REGION_BEHIND, message), self.observer)
 
