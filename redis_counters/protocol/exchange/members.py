@@ -171,7 +171,8 @@ def taken(name: bytes, by: bytes) -> SchemaMismatch:
     return SchemaMismatch(
         f"the name {_text(name)} belongs to another deployment, says region {_text(by)}: what counted there until now "
         "counts under that name for good (also if it is the same server, but was emptied). Give this one a new name; "
-        f"evict {_text(name)} if that deployment is gone"
+        f"evict {_text(name)} if that deployment is gone. If this is that one, and lost nothing but its key 'meta', "
+        "put that back instead, with its id"
     )
 
 
