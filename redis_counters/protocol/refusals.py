@@ -27,6 +27,8 @@ _PASSING = frozenset(
     )
 )
 
+# Of a key that a script has emptied while its hash slot is on its way to another server, and asks for once more.
+_ON_ITS_WAY = "attempted to access a non local key"
 
 # What a driver makes of an answer that sends a client of one server to another.
 IN_A_CLUSTER = (
@@ -56,7 +58,8 @@ def error_for(reply: ErrorReply, script: Script | None, key: bytes | None = None
     if reply.text == IN_A_CLUSTER:
         return Refused(reply.text.partition(" ")[2])
     # Redis 6.2 puts the error of a command inside a script into a sentence of its own.
-    if reply.code in _PASSING or any(f"-{code} " in reply.text for code in _PASSING) or "OOM" in reply.text:
+    passes = any(f"-{code} " in reply.text for code in _PASSING) or "OOM" in reply.text or _ON_ITS_WAY in reply.text
+    if reply.code in _PASSING or passes:
         primary = "; connect to the primary" if "READONLY " in reply.text else ""
         return Unavailable(f"{what}{_without_script(reply.text)}{primary}")
     if "WRONGTYPE" in reply.text and key is not None:

@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 
 from redis_counters import Counters, Unavailable
+from redis_counters.drivers import lua_files
+from redis_counters.protocol.commands import ErrorReply, Script
+from redis_counters.protocol.keyed_homes import refused
 from tests.cluster.support import KEYS, NAMES, held_up, writing
 from tests.faces.either import FACES, Either
 from tests.topologies.clusters import Cluster, Moving, slot_of
@@ -140,6 +143,21 @@ def test_keyed_calls_while_their_slot_moves(private_cluster: Cluster, face: str)
             assert told == 3 * counted
 
     asyncio.run(main())
+
+
+def test_what_is_emptied_on_its_way_may_be_called_again(private_cluster: Cluster) -> None:
+    """A script takes the last user from a set, and adds another: the server wants the key elsewhere by then."""
+    with Counters.from_url(private_cluster.url) as counters:
+        counters.likes("post").like("ann")
+    shard, users, bucket = KEYS.shard_key(b"post", 0)[1], KEYS.users_key(b"post", 0), KEYS.bucket(b"post", 0)
+    source = private_cluster.node_of(shard)
+    Moving(private_cluster, slot_of(shard), next(node for node in private_cluster.primaries() if node is not source))
+    keys = (KEYS.registries[bucket], KEYS.index(bucket), shard, users, shard, users)
+    text = lua_files.text(Script.LIKES_APPLY)
+    word, changed, told = source.ask("EVAL", text, len(keys), *keys, "", "-", "ann", "+", "bob")
+    assert (word, changed) == (b"OK", b"1")
+    error = refused(b"post", ErrorReply(told[1:].decode()), Script.LIKES_APPLY)
+    assert isinstance(error, Unavailable), error
 
 
 async def persistently(face: str, call: Callable[[], Any]) -> bool:
