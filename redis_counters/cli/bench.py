@@ -20,6 +20,7 @@ from redis_counters.drivers.urls import open_url
 from redis_counters.protocol.keys import DEFAULT_BUCKETS, KeySpace, meta_key, namespace_bytes
 
 PIPELINE = 1000
+COLUMNS = ["one process", "increments", "seconds", "per second", "times INCR"]
 MOST_DISTINCT = 50_000  # names, so that the scratch keys stay few
 _CHUNK = 1000  # keys removed by one command
 
@@ -59,12 +60,11 @@ def bench(
         rows = [asdict(r) | {"rate": r.rate, "times_incr": r.rate / slowest} for r in results]
         output.print_json({"results": rows})
     else:
-        columns = ["one process", "increments", "seconds", "per second", "times INCR"]
         cells = [
             (r.what, f"{r.increments:,}", f"{r.seconds:.2f}", f"{r.rate:,.0f}", f"{r.rate / slowest:,.1f}")
             for r in results
         ]
-        output.print_table("", columns, cells, numbers=columns[1:])
+        output.print_table("", COLUMNS, cells, numbers=COLUMNS[1:], aligned=True)
     for r in results:
         if r.found != r.increments:
             output.complain(f"{r.what}: issued {r.increments:,}, found {r.found:,}")

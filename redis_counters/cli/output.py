@@ -85,13 +85,16 @@ def print_table(
     *,
     numbers: Sequence[str] = (),
     folded: Sequence[str] | None = None,
+    aligned: bool = False,
 ) -> None:
     """A table on a terminal; in a pipe the same cells, separated by tabs, under a line of column names.
 
     ``numbers`` stand right; only ``folded`` columns, without it all, take several lines where the terminal is narrow.
+    With ``aligned`` columns line up in a pipe too, by blanks: for what people read there, not programs.
     """
     if not sys.stdout.isatty():
-        print_lines("\t".join(row).encode() for row in [columns, *rows])
+        lines = _lined_up(columns, list(rows), numbers) if aligned else ["\t".join(row) for row in [columns, *rows]]
+        print_lines(line.encode() for line in lines)
         return
     from rich.console import Console
     from rich.table import Table
@@ -105,6 +108,17 @@ def print_table(
         table.add_row(*map(Text, row))
     with standard_output():
         Console().print(table)
+
+
+def _lined_up(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str]) -> list[str]:
+    """The lines of a table whose columns begin, or for ``numbers`` end, below each other."""
+    lines = [columns, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    sides = [str.rjust if column in numbers else str.ljust for column in columns]
+    return [
+        "  ".join(side(cell, width) for side, cell, width in zip(sides, line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
 
 
 def complain(message: str) -> None:

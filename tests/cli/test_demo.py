@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -71,15 +72,15 @@ def test_ours_is_exact_and_each_lost_reply_of_incr_is_one_too_many() -> None:
         "worker 3 goes on",
         "the workers close",
     ]
-    assert seen["our_replies_lost"] == seen["our_commands"] // demo_module.OUR_LOSS > 0
+    assert seen["our_replies_lost"] == seen["our_commands"] // demo_module.LOSS > 0
     over = sum(seen["incr"][part] - seen["issued"][part] for part in ("hot", "others"))
     assert over == seen["incr_replies_lost"] > 0
     assert 0 < seen["incr"]["wrong_names"] <= seen["incr_replies_lost"]
     await_none_left(process.pid)
 
 
-def test_in_a_pipe_there_are_the_events_and_one_table() -> None:
-    """What will happen, what happens, and what came of it; the rows of the table add up."""
+def test_in_a_pipe_there_are_the_events_a_verdict_and_one_table() -> None:
+    """What will happen, what happens, what came of it in a line of its own, and a table whose columns line up."""
     process = start("--seconds", "1", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     out, err = process.communicate(timeout=100)
     assert (process.returncode, err) == (0, b"")
@@ -89,12 +90,46 @@ def test_in_a_pipe_there_are_the_events_and_one_table() -> None:
     assert out.startswith(b"For 1 s four processes count the same")
     assert b"worker 2 closed, worker 5 takes its place\n" in out
     assert not any(0x2500 <= ord(drawn) < 0x2600 for drawn in out.decode()), "no boxes"
-    lines = [line.split("\t") for line in out.decode().splitlines() if "\t" in line]
-    assert lines.pop(0) == list(demo_module.COLUMNS)
-    assert {len(line) for line in lines} == {len(demo_module.COLUMNS)}
-    rows = [[int(cell.replace(",", "")) for cell in line[1:]] for line in lines if "wrong" not in line[0]]
-    hot, others, both = rows
+    lines = out.decode().splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith("At the end"))
+    rows = lined_up(lines[at + 1 : at + 6], demo_module.COLUMNS)
+    hot, others, both = [[int(cell.replace(",", "")) for cell in row[1:]] for row in rows[:3]]
     assert [a + b for a, b in zip(hot, others, strict=True)] == both
+    told = {0: "exact"}.get(both[2], f"{both[2]:+,}")
+    # The verdict is the first thing that is said of it.
+    after = next(number for number, line in enumerate(lines) if line.endswith("  the workers close"))
+    assert lines[after + 1 : at] == ["", f"INCR {told}, redis-counters exact", ""]
+    assert max(map(len, lines[at:])) <= 120, "no line is a paragraph"
+
+
+def lined_up(lines: list[str], columns: Sequence[str]) -> list[list[str]]:
+    """The cells below the head of a table, each of which, but those of the first column, ends where its head does."""
+    head, *rest = lines
+    ends, at = [], 0
+    for column in columns[1:]:
+        at = head.index(column, at) + len(column)
+        ends.append(at)
+    starts = [max([len(columns[0]), *(len(line.split("  ")[0]) for line in rest)]), *ends]
+    assert {len(line) for line in lines} == {ends[-1]}
+    rows = []
+    for line in rest:
+        assert all(line[place : place + 1] in (" ", "") for place in ends), line
+        rows.append([line[: starts[0]], *(line[a:b] for a, b in itertools.pairwise(starts))])
+    return [[cell.strip() for cell in row] for row in rows]
+
+
+def test_the_verdict_says_of_each_side_how_far_it_is_off() -> None:
+    """In one line; errors of names that cancel each other are no exact count, nor is what nobody knows."""
+
+    def verdict(incr: Side, ours: Side, *errors: str) -> str:
+        return Outcome(Side(5_000, 7_000), incr, ours, 1, 1, 50, list(errors)).verdict
+
+    exact = Side(5_000, 7_000)
+    assert verdict(Side(5_040, 7_060, 41), exact) == "INCR +100, redis-counters exact"
+    assert verdict(exact, exact) == "INCR exact, redis-counters exact"
+    assert verdict(Side(7_000, 7_000, 1), Side(5_000, 6_999, 1)) == "INCR +2,000, redis-counters -1"
+    assert verdict(exact, Side(5_000, 7_000, 2)) == "INCR exact, redis-counters wrong on 2 names"
+    assert verdict(exact, exact, "worker 1: gone").endswith("exact; but not all workers could say what they issued")
 
 
 @pytest.mark.parametrize("seconds", ["inf", "nan", "601", "1e9", "0"])
@@ -129,7 +164,7 @@ def test_on_a_terminal_the_table_lives() -> None:
     """Workers appear with their states, the replaced and the frozen one too."""
     with on_terminal(start, "--seconds", "3") as terminal:
         assert terminal.process.wait(timeout=100) == 0
-    for word in (b"counting", b"closed", b"frozen", b"per second", b"At the end"):
+    for word in (b"counting", b"closed", b"frozen", b"per second", b"redis-counters exact", b"At the end"):
         assert word in terminal.seen
 
 
@@ -224,7 +259,7 @@ def test_bench_runs_where_no_server_is() -> None:
 def test_bench_prints_a_row_for_each_way(any_server: RealServer) -> None:
     done = run(any_server, "bench", "--seconds", "0.05")
     assert (done.returncode, done.stderr) == (0, b"")
-    assert len(done.stdout.splitlines()) == 5
+    assert len(lined_up(done.stdout.decode().splitlines(), bench_module.COLUMNS)) == 4
 
 
 def test_bench_fails_on_a_wrong_count(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

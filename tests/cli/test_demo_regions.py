@@ -10,10 +10,10 @@ import subprocess
 import pytest
 
 from redis_counters.cli.demo_regions import Outcome
-from redis_counters.cli.demo_regions_view import bars
+from redis_counters.cli.demo_regions_view import COLUMNS, bars
 from tests.cli.commands import run
 from tests.cli.terminals import on_terminal
-from tests.cli.test_demo import await_none_left, start
+from tests.cli.test_demo import await_none_left, lined_up, start
 
 
 def test_the_regions_part_and_meet_again_exact() -> None:
@@ -48,8 +48,8 @@ def test_in_a_pipe_there_are_lines() -> None:
     assert not any(0x2500 <= ord(drawn) < 0x2600 for drawn in out.decode()), "no boxes"
     lines = out.decode().splitlines()
     assert any("read_skew" in line for line in lines)
-    at = lines.index("region\tcounted there\tshows\terror")
-    table = [line.split("\t") for line in lines[at + 1 : at + 4]]
+    at = next(number for number, line in enumerate(lines) if line.startswith("region"))
+    table = lined_up(lines[at : at + 4], COLUMNS)
     assert [row[0] for row in table] == ["eu", "us", "ap"]
     assert {row[2] for row in table} == {f"{sum(int(row[1].replace(',', '')) for row in table):,}"}
     assert {row[3] for row in table} == {"0"}
