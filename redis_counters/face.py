@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 import os
 import random
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from redis_counters.drivers.chance import default_display, mint
+from redis_counters.drivers.clock import monotonic, wall
 from redis_counters.drivers.redis_py.lanes import REPLY_TIMEOUT
 from redis_counters.drivers.transport import AwaitedTransport, Transport
 from redis_counters.errors import UsageError
@@ -54,7 +54,7 @@ def make_core(
     settings = make_settings(actor=default_display() if actor is None else actor, **options)
     if settings.durability is not None:
         check_timeout(settings.durability, transport.reply_timeout() or REPLY_TIMEOUT)
-    core = Core(settings, mint, time.monotonic, time.time, random.random, grouped=transport.grouped)
+    core = Core(settings, mint, monotonic, wall, random.random, grouped=transport.grouped)
     core.observer = observer
     core.display = default_display if actor is None else None
     return core

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from redis_counters.drivers.chance import mint
+from redis_counters.drivers.clock import monotonic, wall
 from redis_counters.drivers.exchange.places import Place, Places, open_place
 from redis_counters.drivers.redis_py.lanes import REPLY_TIMEOUT
 from redis_counters.errors import UsageError
@@ -76,7 +76,7 @@ def stop_all(places: Iterable[Place[Any]]) -> None:
 def reading_core(places: Places[Any], place: Place[Any]) -> Core:
     """Return a core that reads the values of a region."""
     settings = make_settings(namespace=places.common.options.namespace.decode())
-    return Core(settings, mint, time.monotonic, time.time, random.random, grouped=place.transport.grouped)
+    return Core(settings, mint, monotonic, wall, random.random, grouped=place.transport.grouped)
 
 
 def skew(names: Mapping[Any, bytes], values: Iterable[Mapping[bytes, int]]) -> dict[Any, int]:

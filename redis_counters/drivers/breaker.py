@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.dropped import bare
 from redis_counters.errors import Unavailable
 from redis_counters.events import EventKind
@@ -24,12 +25,13 @@ class Breaker:
 
         self.core = core
         self.circuit = CircuitBreaker(FAILURES, REST, Unavailable)
+        self.until = 0.0  # then a read may try again; its own clock may stand still in tests
         self.failing = False  # the last that was heard of Redis was a failure
         self.told = False  # that it is open
 
     def check(self) -> None:
         """Raises Unavailable while it is open."""
-        if self.failing and self.circuit.opened:
+        if self.failing and self._open and monotonic() < self.until:
             raise Unavailable(
                 f"Redis has failed {self.circuit.failure_count} times in a row and is not asked for a moment "
                 f"(max_age=float('inf') reads what is known): {self.circuit.last_failure}"
@@ -42,13 +44,18 @@ class Breaker:
         with suppress(Unavailable), self.circuit:  # where the exception passes, it is counted
             raise kept
         kept.__traceback__ = kept.__context__ = None
-        if not self.circuit.opened or self.told:
+        self.until = monotonic() + REST
+        if not self._open or self.told:
             return False
         self.told = True
         self.core.report(
             EventKind.BREAKER_OPENED, f"{error}; it is asked only every {REST:g} s, reads fail at once meanwhile"
         )
         return True
+
+    @property
+    def _open(self) -> bool:
+        return bool(self.circuit.failure_count >= FAILURES)
 
     def succeeded(self) -> bool:
         """Redis answered. Returns whether that closed the breaker."""

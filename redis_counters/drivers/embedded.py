@@ -8,12 +8,12 @@ import re
 import shutil
 import socket
 import tempfile
-import time
 from pathlib import Path
 from types import TracebackType
 from urllib.parse import quote
 
 from redis_counters.drivers import exits
+from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.supervised import Supervised
 from redis_counters.errors import Unavailable, UsageError
 
@@ -105,11 +105,11 @@ def _private_directory() -> Path:
 
 def _await(process: Supervised, binary: Path, path: Path) -> None:
     """Return when the server at ``path`` answers and is the process that was started."""
-    deadline = time.monotonic() + _START_TIMEOUT
+    deadline = monotonic() + _START_TIMEOUT
     while (answered := _process_id(path)) is None:
         if process.ended(_POLL):
             raise Unavailable(f"{binary} ended while it was started; its log ends:\n{process.tail()}")
-        if time.monotonic() > deadline:
+        if monotonic() > deadline:
             raise Unavailable(f"{binary} did not answer in {_START_TIMEOUT:.0f} s; its log ends:\n{process.tail()}")
     if answered != process.pid:
         raise Unavailable(f"{binary} was started as process {process.pid}, but process {answered} answers at {path}")

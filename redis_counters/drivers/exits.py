@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import atexit
 import sys
-import time
 from collections.abc import Callable
+
+from redis_counters.drivers.clock import monotonic
 
 LIMIT = 5.0  # seconds that all of it may take while Redis is away
 LEAST = 0.5  # of which each client may have at least this for a last attempt
@@ -28,7 +29,7 @@ _deadline: float | None = None
 def rest() -> float:
     """Return the seconds left for delivering."""
     global _deadline  # noqa: PLW0603 - of the process, as its end is
-    now = time.monotonic()
+    now = monotonic()
     if _deadline is None:
         _deadline = now + LIMIT
     return max(LEAST, _deadline - now)

@@ -17,6 +17,8 @@ import time
 import weakref
 from typing import Protocol
 
+from redis_counters.drivers.clock import monotonic
+
 LONGEST_WAIT = 0.2  # seconds: while an answer of the name server is awaited, these locks are free
 
 _look_up = socket.getaddrinfo.__code__
@@ -47,8 +49,8 @@ def _after_fork_in_child() -> None:
 
 
 def _before_fork() -> None:
-    end = time.monotonic() + LONGEST_WAIT
-    while _somebody_looks_up() and time.monotonic() < end:
+    end = monotonic() + LONGEST_WAIT
+    while _somebody_looks_up() and monotonic() < end:
         time.sleep(0.0001)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
+
+from redis_counters.drivers.clock import monotonic
 
 BEAT = 0.1  # seconds between looks at whether to end, while an answer is awaited
 
@@ -12,11 +13,11 @@ class Limit:
     """Until when those who work for a `run_once` go on; ``over``: it has ended, however it did."""
 
     def __init__(self, timeout: float | None) -> None:
-        self.deadline = None if timeout is None else time.monotonic() + timeout
+        self.deadline = None if timeout is None else monotonic() + timeout
         self.over = False
 
     def reached(self) -> bool:
-        return self.over or (self.deadline is not None and time.monotonic() >= self.deadline)
+        return self.over or (self.deadline is not None and monotonic() >= self.deadline)
 
     def left(self) -> float | None:
         """Return how long to wait for one that looks at it every `BEAT`; None: as long as it takes."""
@@ -25,4 +26,4 @@ class Limit:
 
 def seconds_until(deadline: float) -> float:
     """Return how long to wait; no longer than locks can, for callers may be as patient as they like."""
-    return min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX)
+    return min(max(0.0, deadline - monotonic()), threading.TIMEOUT_MAX)

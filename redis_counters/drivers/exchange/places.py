@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from redis_counters.drivers.chance import mint
+from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.urls import Opened, open_url
 from redis_counters.errors import CounterError, Refused, SchemaMismatch, Unavailable, UsageError, reworded
@@ -66,7 +66,7 @@ class Places(Generic[T]):
     ) -> None:
         grouped = any(getattr(place.transport, "grouped", False) for place in places.values())
         buckets = CLUSTER_BUCKETS if grouped else DEFAULT_BUCKETS
-        options = Options(namespace, interval, durability, buckets, time.monotonic, random.random, mint)
+        options = Options(namespace, interval, durability, buckets, monotonic, random.random, mint)
         self.common = Common(options)
         self.places = dict(places)
         self.pairs: dict[Link, Pair] = {}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import Any, TypeVar
 
+from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.exchange.places import (
     CLOSED,
     MOMENT,
@@ -137,7 +137,7 @@ class TaskExchange:
     async def run_once(self, timeout: float | None) -> None:
         """Raises the first error of a pair that did not get through, when all others have."""
         self.opened()
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = None if timeout is None else monotonic() + timeout
         errors: dict[Link, CounterError] = {}
         pairs = self.places.pairs
         for what in catch_up(list(pairs.values())):
@@ -151,7 +151,7 @@ class TaskExchange:
     async def _once_in_time(self, link: Link, pair: Pair, what: str, deadline: float | None) -> CounterError | None:
         work = asyncio.ensure_future(self._once(link, pair, what, deadline))
         try:
-            await asyncio.wait({work}, timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
+            await asyncio.wait({work}, timeout=None if deadline is None else max(0.0, deadline - monotonic()))
         finally:
             if not work.done():
                 work.cancel()
@@ -181,7 +181,7 @@ class TaskExchange:
                 if not self._takes_part(link, pair):
                     return parted(link)
                 error = self.places.failed(link, failed)
-            if attempts.over(error) or (deadline is not None and time.monotonic() >= deadline):
+            if attempts.over(error) or (deadline is not None and monotonic() >= deadline):
                 return error
             await asyncio.sleep(attempts.pause())
 

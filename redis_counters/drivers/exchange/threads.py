@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
+from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.exchange.limit import BEAT, Limit, seconds_until
 from redis_counters.drivers.exchange.places import (
     CLOSED,
@@ -73,7 +74,7 @@ class ThreadExchange:
 
     def close(self, timeout: float) -> None:
         self.ended.set()
-        deadline = time.monotonic() + timeout
+        deadline = monotonic() + timeout
         for thread in list(self.threads.values()):
             if thread is not threading.current_thread():
                 thread.join(seconds_until(deadline))

@@ -5,13 +5,13 @@ A lane never repeats a command by itself: a repetition is harmless, but it would
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
 from redis import exceptions
 
+from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.redis_py.cancelling import within
 from redis_counters.drivers.redis_py.clients import (
     Client,
@@ -126,9 +126,9 @@ class BlockingLane(_Lane, Exchanging):
         connection = self._connection
         assert connection is not None
         limit = connection.socket_timeout or REPLY_TIMEOUT
-        end = time.monotonic() + limit
+        end = monotonic() + limit
         while not connection.can_read(timeout=min(every, limit)):
-            if time.monotonic() >= end:
+            if monotonic() >= end:
                 raise exceptions.TimeoutError(f"no answer within {limit:g} s")
             meanwhile()
         answer: object

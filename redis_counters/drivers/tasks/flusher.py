@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
+from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.pacing import IDLE_POLL, IMPATIENCE, MOST_PAUSE, REST, retry_options
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.tasks.rounds import Rounds, running_loop, set_within
@@ -91,8 +91,8 @@ class Flusher(Rounds):
 
     async def _rest_or_keep_house(self, seconds: float) -> bool:
         """Return whether somebody wants a flush before that time is over; meanwhile the janitor goes on."""
-        end = time.monotonic() + seconds
-        while (rest := end - time.monotonic()) > 0 and not self.stopped:
+        end = monotonic() + seconds
+        while (rest := end - monotonic()) > 0 and not self.stopped:
             pause = self.core.housekeeping.wait()
             if await set_within(self.urgent, min(rest, pause)):
                 return True
@@ -107,7 +107,7 @@ class Flusher(Rounds):
             return
         commands = housekeeping.commands()
         if commands is not None:
-            began = time.monotonic()
+            began = monotonic()
             ticker = asyncio.get_running_loop().create_task(self._absorb_meanwhile())
             try:
                 async with self.rounding, self.transport.lane() as lane:
@@ -117,7 +117,7 @@ class Flusher(Rounds):
                 if translate(error) is None:
                     raise
             else:
-                housekeeping.answered(answers, time.monotonic() - began)
+                housekeeping.answered(answers, monotonic() - began)
                 return
             finally:
                 ticker.cancel()
@@ -128,8 +128,8 @@ class Flusher(Rounds):
 
     async def _pause(self, seconds: float) -> None:
         """Wait, unless somebody wants a flush; meanwhile the buffer must not grow with every increment."""
-        end = time.monotonic() + seconds
-        while (rest := end - time.monotonic()) > 0 and not self.stopped:
+        end = monotonic() + seconds
+        while (rest := end - monotonic()) > 0 and not self.stopped:
             if await set_within(self.urgent, min(rest, self.core.settings.flush_interval)):
                 await asyncio.sleep(min(rest, IMPATIENCE))
                 break

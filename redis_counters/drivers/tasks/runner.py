@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
 from redis_counters.drivers import exits, forks
 from redis_counters.drivers.breaker import Breaker
+from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.dropped import bare
 from redis_counters.drivers.pacing import (
     FLUSH_TIMEOUT,
@@ -155,7 +155,7 @@ class TaskRunner(Reading):
             return
         if self.stopped:
             raise closed()
-        await self._work_until(goal.reached, time.monotonic() + limit)
+        await self._work_until(goal.reached, monotonic() + limit)
         settle_flush(self.core, goal.reached(), limit, closed=self.stopped, only=only)
 
     async def close(self, timeout: float) -> None:
@@ -173,9 +173,9 @@ class TaskRunner(Reading):
             self.refusing = True
             self.core.begin_close()
             try:
-                deadline = time.monotonic() + timeout
+                deadline = monotonic() + timeout
                 await self._work_until(lambda: writer.closed and self.core.orphans_over, deadline)
-                while time.monotonic() < deadline and await self._somebody_was_late():
+                while monotonic() < deadline and await self._somebody_was_late():
                     await self._work_until(lambda: writer.closed, deadline)
             except Refused as error:
                 self.close_refusal = error
@@ -225,7 +225,7 @@ class TaskRunner(Reading):
                 raise bare(self.refusal)
             self.urgent.set()
             self.awake.set()
-            rest = deadline - time.monotonic()
+            rest = deadline - monotonic()
             if rest <= 0:
                 return
             await set_within(self.progress, min(rest, 0.1))

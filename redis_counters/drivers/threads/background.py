@@ -11,6 +11,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from redis_counters.drivers.clock import monotonic
+
 STALLED = 5.0  # seconds that the flusher may take to notice that it was asked
 HELP = 1.0  # seconds after which who waits for it helps, and says nothing: the machine may be busy
 RETRY = 0.5  # seconds until a thread that could not be started is tried again
@@ -89,16 +91,16 @@ class Background:
     def ask(self) -> bool:
         """The flusher is asked to work; False if it cannot be relied on to do so."""
         if not _runs(self._flusher):
-            if self.absent and time.monotonic() - self._since < RETRY:
+            if self.absent and monotonic() - self._since < RETRY:
                 return False
             if not self.start():
                 return False
         elif self.asked.rings():
             limit = STALLED + (self._slack if self._proved else 0.0)
-            if not self.absent and time.monotonic() - self._since > limit:
+            if not self.absent and monotonic() - self._since > limit:
                 self.missed()
         else:
-            self._since = time.monotonic()
+            self._since = monotonic()
             self.asked.ring()
         return self._proved and not self.absent
 
@@ -107,7 +109,7 @@ class Background:
         if threading.get_ident() != self._ident:
             return
         self.beats += 1
-        self._since = time.monotonic()
+        self._since = monotonic()
         self._proved = True
         self.absent = False
 
@@ -143,7 +145,7 @@ class Background:
             self._bury(gone)
             self._report("the thread that flushes was gone, another one is started")
         self._generation += 1
-        self._proved, self._since = False, time.monotonic()
+        self._proved, self._since = False, monotonic()
         self.asked.ring()
         self._flusher = _started(self._keep, self._flush, self._generation, "redis-counters")
         self.absent = self._flusher is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
+from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.pacing import IDLE_POLL, IMPATIENCE, MOST_PAUSE, retry_options
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.threads.background import Background
@@ -56,7 +57,7 @@ class Flusher(Rounds):
         background = self.background
         background.beat()
         if background.asked.wait(self._patience()):
-            self.expecting = time.monotonic() + IDLE_POLL
+            self.expecting = monotonic() + IDLE_POLL
         background.beat()
         if self._nothing_to_do():
             return
@@ -71,12 +72,12 @@ class Flusher(Rounds):
                 return 0.0
             longest = min(IDLE_POLL, self.core.housekeeping.wait())
         # Who counts asks first: his increment may come a little later than that.
-        return min(longest, self.core.settings.flush_interval) if time.monotonic() < self.expecting else longest
+        return min(longest, self.core.settings.flush_interval) if monotonic() < self.expecting else longest
 
     def _rest_or_keep_house(self, seconds: float) -> bool:
         """Return whether somebody wants a flush before that time is over; meanwhile the janitor goes on."""
-        end = time.monotonic() + seconds
-        while (rest := end - time.monotonic()) > 0 and not self.stopped:
+        end = monotonic() + seconds
+        while (rest := end - monotonic()) > 0 and not self.stopped:
             with self.lock:
                 pause = self.core.housekeeping.wait()
             if self.urgent.wait(min(rest, pause)):
@@ -93,7 +94,7 @@ class Flusher(Rounds):
                 return
             commands = housekeeping.commands()
         if commands is not None:
-            began = time.monotonic()
+            began = monotonic()
             try:
                 answers = self._exchange(commands)
             except BaseException as error:
@@ -103,7 +104,7 @@ class Flusher(Rounds):
                     raise
             else:
                 with self.lock:
-                    housekeeping.answered(answers, time.monotonic() - began)
+                    housekeeping.answered(answers, monotonic() - began)
                 return
         self.publish()
 
@@ -113,8 +114,8 @@ class Flusher(Rounds):
 
     def _pause(self, seconds: float) -> None:
         """Wait, unless somebody wants a flush; meanwhile the buffer must not grow with every increment."""
-        end = time.monotonic() + seconds
-        while (rest := end - time.monotonic()) > 0 and not self.stopped:
+        end = monotonic() + seconds
+        while (rest := end - monotonic()) > 0 and not self.stopped:
             self.background.beat()
             if self.urgent.wait(min(rest, self.core.settings.flush_interval)):
                 # Somebody waits, but Redis is not there the sooner for being asked at once.
@@ -177,7 +178,7 @@ class Flusher(Rounds):
             self.publish()
         if not self.background.absent or self.rounding.locked():
             return
-        begun = time.monotonic()
+        begun = monotonic()
         if begun < self.here_at or self._nothing_to_do():
             return
         interval = self.core.settings.flush_interval
@@ -186,6 +187,6 @@ class Flusher(Rounds):
             self.round()
             self.here_pause = 0.0
         except CounterError:
-            now = time.monotonic()
+            now = monotonic()
             self.here_pause = min(max(2 * self.here_pause, interval), MOST_PAUSE)
             self.here_at = now + max(self.here_pause, now - begun)  # at most half of the time is spent on waiting

@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from redis_counters.drivers import exits, forks
 from redis_counters.drivers.breaker import Breaker
+from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.dropped import bare
 from redis_counters.drivers.pacing import (
     FLUSH_TIMEOUT,
@@ -109,7 +110,7 @@ class ThreadRunner(Reading):
         try:
             self._work_until(
                 lambda: writer.closed or ((goal is None or goal.reached()) and writer.accepted > accepted),
-                time.monotonic() + exits.rest() / 2,  # the other half is for closing, when nobody counts any more
+                monotonic() + exits.rest() / 2,  # the other half is for closing, when nobody counts any more
             )
         except CounterError:
             pass  # whoever closes is told
@@ -167,7 +168,7 @@ class ThreadRunner(Reading):
                 return
             if self.stopped:
                 raise closed()
-        self._work_until(goal.reached, time.monotonic() + limit)
+        self._work_until(goal.reached, monotonic() + limit)
         with self.lock:
             settle_flush(self.core, goal.reached(), limit, closed=self.stopped, only=only)
 
@@ -186,9 +187,9 @@ class ThreadRunner(Reading):
                 with self.lock:
                     self.refusing = True  # first: whoever counts from now on is told, and whoever just did is drained
                     self.core.begin_close()
-                deadline = time.monotonic() + timeout
+                deadline = monotonic() + timeout
                 self._work_until(lambda: writer.closed and self.core.orphans_over, deadline)
-                while time.monotonic() < deadline and self._somebody_was_late():
+                while monotonic() < deadline and self._somebody_was_late():
                     self._work_until(lambda: writer.closed, deadline)
                 self.stopped = True
             except Refused as error:
@@ -246,7 +247,7 @@ class ThreadRunner(Reading):
                         return
                     if self.refusal is not None and self.rounds > rounds + 1:
                         raise bare(self.refusal)
-                now = time.monotonic()
+                now = monotonic()
                 if now >= deadline:
                     return
                 self.urgent.ring()
@@ -273,7 +274,7 @@ class ThreadRunner(Reading):
             with self.lock:
                 if done() or self.stopped:
                     return
-            if time.monotonic() >= deadline:
+            if monotonic() >= deadline:
                 return
             try:
                 if not self.rounding.locked():
@@ -281,7 +282,7 @@ class ThreadRunner(Reading):
                     continue
             except CounterError:
                 pass
-            time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
+            time.sleep(min(pause, max(0.0, deadline - monotonic())))
             pause = min(pause * 2, MOST_PAUSE)
 
     def _be_closed_in_child(self) -> None:
@@ -305,7 +306,7 @@ class ThreadRunner(Reading):
 
     def _wait_for_room(self) -> None:
         if not self.background.ask() and self.background.absent:
-            self._work_here(lambda: not self.core.writer.full, time.monotonic() + 0.1)
+            self._work_here(lambda: not self.core.writer.full, monotonic() + 0.1)
             return
         self.urgent.ring()
         waiter = (lambda: not self.core.writer.full, Bell())
