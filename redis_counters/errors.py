@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TypeVar
 
 __all__ = [
@@ -112,6 +113,14 @@ class Unconfirmed(Unavailable):
 
 class OutcomeUnknown(CounterError):
     """May have been applied, and nothing protects a repetition."""
+
+
+def quoted(name: str | bytes) -> str:
+    """Return a name, key or field as errors and events quote it: the same text for a str and for its UTF-8 bytes."""
+    if isinstance(name, bytes):
+        with suppress(UnicodeDecodeError):
+            return repr(name.decode())
+    return repr(name)
 
 
 def reworded(error: E, message: str) -> E:

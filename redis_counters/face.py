@@ -6,7 +6,7 @@ import inspect
 import os
 import random
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from redis_counters.drivers.chance import default_display, mint
 from redis_counters.drivers.clock import monotonic, wall
@@ -98,7 +98,20 @@ def check_options(counters: type[CountersBase], options: Mapping[str, Any]) -> N
         )
 
 
-class CountersBase:
+class OnePerProcess:
+    """What is neither pickled nor copied: of two that share connections and counts, neither would be right."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> NoReturn:
+        """Asked for by pickle, by `copy.copy` and by `copy.deepcopy`."""
+        raise TypeError(
+            f"{type(self).__module__}.{type(self).__name__} cannot be pickled or copied, for it has connections and "
+            "counts of this process: make one in each process"
+        )
+
+
+class CountersBase(OnePerProcess):
     """Counting by name."""
 
     _core: Core
@@ -145,7 +158,7 @@ class CountersBase:
         return self._runner.stats()
 
 
-class Named:
+class Named(OnePerProcess):
     """A handle on one name."""
 
     __slots__ = ("_name",)

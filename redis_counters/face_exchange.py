@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from redis_counters.drivers.exchange.threads import ThreadExchange
 from redis_counters.drivers.redis_py.transports import transport_of
 from redis_counters.errors import Unavailable
-from redis_counters.face import names_bytes
+from redis_counters.face import OnePerProcess, names_bytes
 from redis_counters.face_exchange_base import make_places, open_places, reading_core, skew
 from redis_counters.protocol.durability import Durability
 from redis_counters.protocol.exchange.figures import ExchangeStats, RegionStatus
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from redis_counters.events import Observer
 
 
-class Exchange:
+class Exchange(OnePerProcess):
     """Brings the counters of independent Redis deployments (regions) to the same counts, again and again.
 
     ``regions``: by name (1 to 64 of ``A-Z a-z 0-9 . _ -``), each a URL as `Counters.from_url` takes it, or a redis-py

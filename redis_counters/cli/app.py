@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import redis
 import typer
 from redis.exceptions import RedisClusterException
+from typer.core import TyperCommand, TyperGroup
 
 import redis_counters
 from redis_counters.cli import options, output
@@ -32,8 +33,30 @@ from redis_counters.errors import CounterError, Unavailable, UsageError
 PROGRAM = "redis-counters"
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
+
+class _Help(TyperCommand):
+    """A command whose help shows -h as what it is, a flag: new versions of typer say <bool>, as if it took a value."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        return _as_a_flag(super().get_help_option(ctx))
+
+
+class _GroupHelp(TyperGroup):
+    """The same of all commands together."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        return _as_a_flag(super().get_help_option(ctx))
+
+
+def _as_a_flag(option: Any) -> Any:
+    if option is not None:
+        option.metavar = ""
+    return option
+
+
 app = typer.Typer(
     name=PROGRAM,
+    cls=_GroupHelp,
     help="Exact counters on Redis and Valkey: count, read, look inside, check the server.",
     epilog="Exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted. 'redis-counters COMMAND --help' tells more.",
     add_completion=False,
@@ -45,7 +68,8 @@ app = typer.Typer(
 def _add(command: Callable[..., None], **settings: Any) -> None:
     """Make a function a command. Its docstring is the help: one line a paragraph, for typer keeps line breaks."""
     paragraphs = cleandoc(command.__doc__ or "").split("\n\n")
-    app.command(help="\n\n".join(" ".join(text.split()) for text in paragraphs), context_settings=settings)(command)
+    text = "\n\n".join(" ".join(text.split()) for text in paragraphs)
+    app.command(cls=_Help, help=text, context_settings=settings)(command)
 
 
 _add(count)

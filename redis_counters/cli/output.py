@@ -54,8 +54,14 @@ def to_json_text(name: bytes) -> str:
 
 def printable(name: bytes) -> str:
     """The name for a human: what is not UTF-8 or not printable is escaped, so that it cannot steer a terminal."""
-    text = name.decode("utf-8", "backslashreplace")
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return _escaped(name.decode("utf-8", "backslashreplace"))
+
+
+def _escaped(text: str, but: str = "") -> str:
+    """The text, and what is not printable is escaped, ``but`` for these."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in but else c.encode("unicode_escape").decode() for c in text)
 
 
 def number_of(count: int, what: str) -> str:
@@ -71,7 +77,9 @@ def print_json(value: Mapping[str, object]) -> None:
 
 
 def print_lines(lines: Iterable[bytes]) -> None:
-    """Lines of raw bytes on standard output: a name is written as it is."""
+    """Lines of raw bytes on standard output: a name is written as it is, but on a terminal, which it might steer."""
+    if sys.stdout.isatty():
+        lines = (_escaped(line.decode("utf-8", "backslashreplace"), but="\t").encode() for line in lines)
     with standard_output():
         sys.stdout.flush()
         sys.stdout.buffer.writelines(line + b"\n" for line in lines)
@@ -105,7 +113,7 @@ def print_table(
         whole = folded is not None and column not in folded
         table.add_column(column, justify="right" if column in numbers else "left", overflow="fold", no_wrap=whole)
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(_escaped(cell, but="\n")) for cell in row))
     with standard_output():
         Console().print(table)
 
@@ -122,6 +130,10 @@ def _lined_up(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Se
 
 
 def complain(message: str) -> None:
-    """One line on standard error; in one piece, as other threads may complain too."""
-    sys.stderr.write(f"redis-counters: {message}\n")
+    """One line on standard error; in one piece, as other threads may complain too.
+
+    It may quote what was typed, what a file is called or what a server said: none of that steers a terminal.
+    """
+    told = printable(message.encode("utf-8", "surrogateescape"))
+    sys.stderr.write(f"redis-counters: {told}\n")
     sys.stderr.flush()

@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from redis_counters.errors import quoted
+
 PLUS, MINUS, TILDE, AT, SLASH = b"+-~@/"
 
 Entry = list[int]
@@ -61,5 +63,5 @@ def value_of(entries: Entries) -> int:
 def count_of(name: bytes, raw: bytes) -> int:
     """Return the count that a field holds. Raises ValueError, naming the field, for what is none."""
     if not raw.isdigit():
-        raise ValueError(f"field {name!r} holds {raw[:40]!r}, which is not a count")
+        raise ValueError(f"field {quoted(name)} holds {quoted(raw[:40])}, which is not a count")
     return int(raw)

@@ -14,6 +14,7 @@ from redis_counters.crdt.entries import AT, MINUS, PLUS, TILDE, Entry, count_of,
 from redis_counters.crdt.gcounter import GCounter
 from redis_counters.crdt.pncounter import PNCounter
 from redis_counters.crdt.resettable import ResettableCounter
+from redis_counters.errors import quoted
 
 __all__ = ["RegionalShard", "as_text", "parse_fields", "parse_text"]
 
@@ -131,7 +132,7 @@ def parse_text(text: bytes) -> RegionalShard:
     for one in told:
         place, *numbers = one.split(b",")
         if b"/" not in place or not 1 <= len(numbers) <= 4 or place in entries:
-            raise ValueError(f"no entry of a shard: {one[:60]!r}")
+            raise ValueError(f"no entry of a shard: {quoted(one[:60])}")
         entries[place] = [count_of(place, number) for number in numbers] + [0] * (4 - len(numbers))
     return RegionalShard(_counts(entries), count_of(b"K", shards), count_of(b"EXPIRY", expiry))
 

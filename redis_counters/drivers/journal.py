@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from redis_counters.drivers.journal_file import Error, Gone, JournalFile, sweep
 from redis_counters.drivers.journal_format import Damaged
-from redis_counters.errors import NotRecorded, UsageError
+from redis_counters.errors import NotRecorded, UsageError, quoted
 from redis_counters.events import Event, EventKind
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.journal import Changes, Stored
@@ -117,7 +117,8 @@ class Journal:
         except Error as error:
             self._failed(recorder, file, error)
             raise NotRecorded(
-                f"counter {name!r} was not counted: the journal in {str(self.directory)!r} cannot be written: {error}"
+                f"counter {quoted(name)} was not counted: the journal in {str(self.directory)!r} cannot be written: "
+                f"{error}"
             ) from error
         writer.calls += 1
         recorder.anything = True

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from redis_counters.errors import quoted
 from redis_counters.protocol.flushes import Totals
 from redis_counters.protocol.journal import Changes, Head, Slot, Stored, StoredActor
 from redis_counters.protocol.slots import Kind
@@ -177,7 +178,7 @@ def _check_sense(stored: Stored) -> None:
         for (_kind, key), slot in actor.slots.items():
             _amounts(*slot)
             if not key.startswith(prefix):
-                raise ValueError(f"a slot of another bucket, {key!r}")
+                raise ValueError(f"a slot of another bucket, {quoted(key)}")
         for seq, (base, totals) in actor.flushes.items():
             _amounts(seq, base, *(total for each in totals for total in each.values()))
         latest = max(actor.flushes, default=0)

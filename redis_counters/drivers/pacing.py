@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
-from redis_counters.errors import BufferFull, CounterError, Overflow, Refused, Unavailable, Unconfirmed, UsageError
+from redis_counters.errors import (
+    BufferFull,
+    CounterError,
+    Overflow,
+    Refused,
+    Unavailable,
+    Unconfirmed,
+    UsageError,
+    quoted,
+)
 from redis_counters.events import EventKind
 from redis_counters.protocol.answers import all_answered
 from redis_counters.protocol.commands import Command
@@ -117,7 +126,7 @@ def not_delivered(core: Core, when: str) -> None:
     for name, amount in core.writer.pending().items():
         core.undelivered += 1
         core.report(
-            EventKind.NOT_DELIVERED, f"counter {name!r}: {amount} not known to be in Redis {when}", name, amount
+            EventKind.NOT_DELIVERED, f"counter {quoted(name)}: {amount} not known to be in Redis {when}", name, amount
         )
 
 
@@ -138,9 +147,10 @@ def unavailable(core: Core, what: str, kept: str = "kept, and sent again without
 
 def buffer_full(core: Core, name: Name) -> BufferFull:
     return BufferFull(
-        f"{core.settings.max_pending} names wait for Redis already (max_pending); counter {name!r} was not counted"
+        f"{core.settings.max_pending} names wait for Redis already (max_pending); counter {quoted(name)} was not "
+        "counted"
     )
 
 
 def closed(name: Name | None = None) -> UsageError:
-    return UsageError("this client is closed" + ("" if name is None else f"; counter {name!r} was not counted"))
+    return UsageError("this client is closed" + ("" if name is None else f"; counter {quoted(name)} was not counted"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from redis_counters.crdt.tally import INT64_MAX
-from redis_counters.errors import CounterError, NotRecorded, Overflow, SchemaMismatch
+from redis_counters.errors import CounterError, NotRecorded, Overflow, SchemaMismatch, quoted
 from redis_counters.events import Event, EventKind, Observer
 from redis_counters.protocol.buffer import Buffer
 from redis_counters.protocol.expiries import Expiries, Expiry, Moment, future_milliseconds
@@ -17,7 +17,7 @@ from redis_counters.protocol.reads import Reads
 from redis_counters.protocol.settings import Settings
 from redis_counters.protocol.shards import AUTO, Auto, check_shards
 from redis_counters.protocol.stats import Stats
-from redis_counters.protocol.values import Name, name_bytes, name_shown, signed_amount
+from redis_counters.protocol.values import Name, name_bytes, signed_amount
 from redis_counters.protocol.writer import Writer
 
 MOST_BUFFERED = 50_000  # increments that may lie in the buffer while a round takes longer than the interval
@@ -102,7 +102,7 @@ class Core:
         if abs(signed_amount(amount, name)) > self.writer.room(raw, amount):
             sort = "increments" if amount > 0 else "decrements"
             raise Overflow(
-                f"counter {name_shown(raw)!r}: {abs(amount)} more {sort} would leave the range of a slot, "
+                f"counter {quoted(raw)}: {abs(amount)} more {sort} would leave the range of a slot, "
                 f"{INT64_MAX}; not counted",
                 counter=raw,
             )

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator
 
-from redis_counters.errors import CounterError
+from redis_counters.errors import CounterError, quoted
 from redis_counters.events import Event, EventKind
 from redis_counters.protocol.answers import list_of
 from redis_counters.protocol.commands import Command, hmget
@@ -146,7 +146,7 @@ class Growth:
         writer.raise_shards(name, shards)
         writer.grown += 1
         shown = name_shown(name)
-        what = f"counter {shown!r}: {rate:,.0f} slot updates a second, {shards} shards instead of {before}"
+        what = f"counter {quoted(name)}: {rate:,.0f} slot updates a second, {shards} shards instead of {before}"
         writer.events.append(Event(EventKind.SHARDS_GROWN, what, shown, amount=shards))
 
 

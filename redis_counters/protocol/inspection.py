@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from redis_counters.crdt.moved import Copies, beyond, copies_in, is_copy
 from redis_counters.crdt.regional import RegionalShard, parse_fields
 from redis_counters.crdt.slotmap import SlotMap, parse
-from redis_counters.errors import WrongType
+from redis_counters.errors import WrongType, quoted
 from redis_counters.protocol.answers import list_of
 from redis_counters.protocol.commands import Command, Script, hgetall, hmget
 from redis_counters.protocol.exchange.marks import seen_field
@@ -105,7 +105,7 @@ def inspect(reads: Reads, name: Name) -> Generator[list[Command], list[object], 
             value += beyond(fields.items(), len(parts), copies)
             parts += (ShardView(len(parts), bucket, key, found, parse_fields(fields)),)
         except ValueError as error:
-            raise WrongType(f"counter {name_shown(raw_name)!r}: {error}", counter=raw_name) from None
+            raise WrongType(f"counter {quoted(raw_name)}: {error}", counter=raw_name) from None
     actors: dict[bytes, ActorView] = {}
     for part in parts:
         ids = sorted(part.map.actors - actors.keys())

@@ -12,13 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from redis_counters.errors import CounterError, Unavailable, UsageError
+from redis_counters.errors import CounterError, Unavailable, UsageError, quoted
 from redis_counters.protocol.commands import Argument, Command, ErrorReply, NoAnswer, Script, pieces
 from redis_counters.protocol.keyed_calls import Call, Has, Like, Once, Plain, Seed
 from redis_counters.protocol.keyed_homes import MOST_ATTEMPTS, MOST_ITEMS, Homes, Steps, asked, refused
 from redis_counters.protocol.reads import Reads
 from redis_counters.protocol.replies import BadReply
-from redis_counters.protocol.values import name_shown
 
 LEAST_SLICE = 10_000  # milliseconds: shorter ones would be over before a command with their names arrives
 SCRIPTS: dict[type[Call], Script] = {
@@ -54,7 +53,7 @@ class Keyed(Homes):
         for call in calls if expire else ():
             if call.name in expire and not isinstance(call, (Has, Plain)):
                 call.error = UsageError(
-                    f"counter {name_shown(call.name)!r} has expire_at, which goes with incr, decr and add only"
+                    f"counter {quoted(call.name)} has expire_at, which goes with incr, decr and add only"
                 )
         waiting: Sequence[Call] = calls
         confirmed: set[bytes] = set()

@@ -12,8 +12,8 @@ from datetime import timedelta
 from hashlib import blake2b
 from zlib import crc32
 
-from redis_counters.errors import KeyConflict, UsageError
-from redis_counters.protocol.values import Name, name_bytes, name_shown, signed_amount
+from redis_counters.errors import KeyConflict, UsageError, quoted
+from redis_counters.protocol.values import Name, name_bytes, signed_amount
 
 LONGEST = 1024  # bytes of a key, a user id or a token
 MOST_TTL = 100 * 366 * 86_400_000  # milliseconds
@@ -57,7 +57,7 @@ class Call:
     def conflict(self, counted: int) -> KeyConflict:
         """Return the error for a key that was used with another amount."""
         return KeyConflict(
-            f"counter {name_shown(self.name)!r}: this key has counted {counted} already, not another amount; "
+            f"counter {quoted(self.name)}: this key has counted {counted} already, not another amount; "
             "nothing was counted",
             counter=self.name,
             counted=counted,

@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterable
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
-from redis_counters.errors import CounterError, NotPermitted, Overflow, Refused, Unavailable, WrongType
+from redis_counters.errors import CounterError, NotPermitted, Overflow, Refused, Unavailable, WrongType, quoted
 from redis_counters.protocol.commands import CONTRACTS, Command, ErrorReply, NoAnswer, Script, pieces
 from redis_counters.protocol.keyed_calls import Call, Has, Like, Once, Plain
 from redis_counters.protocol.keys import KeySpace
@@ -20,7 +20,6 @@ from redis_counters.protocol.reads import Reads
 from redis_counters.protocol.refusals import IN_A_CLUSTER, error_for
 from redis_counters.protocol.replies import Reply
 from redis_counters.protocol.shards import MOST_SHARDS
-from redis_counters.protocol.values import name_shown
 
 T = TypeVar("T")
 Steps = Generator[list[Command], list[object], T]
@@ -151,7 +150,7 @@ class Homes:
         if told.startswith(b"!"):
             errors[name] = refused(name, ErrorReply(told[1:].decode("utf-8", "replace")), Script.KEYED_OPEN)
         elif not told.isdigit() or not 1 <= int(told) <= MOST_SHARDS:
-            errors[name] = WrongType(f"counter {name_shown(name)!r}: {told[:40]!r} key shards", counter=name)
+            errors[name] = WrongType(f"counter {quoted(name)}: {quoted(told[:40])} key shards", counter=name)
         else:
             self.homes[name] = Home(int(told), self.reads.clock() + HOME_AGE)
             for oldest in list(islice(self.homes, max(0, len(self.homes) - MOST_HOMES))):
@@ -194,4 +193,4 @@ def refused(name: bytes, reply: ErrorReply, script: Script | None, what: str = "
     if type(found) is not Refused or reply.text == IN_A_CLUSTER:
         return found
     kind = WrongType if reply.code == "WRONGTYPE" else Overflow if "overflow" in reply.text else Refused
-    return kind(f"{what} {name_shown(name)!r}: {reply.text}", counter=name)
+    return kind(f"{what} {quoted(name)}: {reply.text}", counter=name)

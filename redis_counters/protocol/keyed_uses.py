@@ -9,11 +9,11 @@ from hashlib import blake2b
 from typing import TypeVar
 
 from redis_counters.crdt.tally import INT64_MAX
-from redis_counters.errors import WrongType
+from redis_counters.errors import WrongType, quoted
 from redis_counters.protocol.commands import pieces
 from redis_counters.protocol.keyed_calls import Call, Has, Like, Once, Plain, Seed, User
 from redis_counters.protocol.replies import BadReply
-from redis_counters.protocol.values import Name, name_bytes, name_shown
+from redis_counters.protocol.values import Name, name_bytes
 
 T = TypeVar("T")
 N = TypeVar("N", bound=Name)
@@ -64,7 +64,7 @@ def adopt(key: Name, name: Name | None) -> Uses[int]:
         return 0
     text = held if isinstance(held, bytes) else str(held).encode()
     if not re.fullmatch(rb"-?\d{1,19}", text) or abs(int(text)) > INT64_MAX:
-        raise WrongType(f"key {name_shown(raw_key)!r} holds no count", counter=raw_key)
+        raise WrongType(f"key {quoted(raw_key)} holds no count", counter=raw_key)
     yield from seed({key if name is None else name: int(text)}, b"adopt:" + blake2b(raw_key, digest_size=16).digest())
     return int(text)
 

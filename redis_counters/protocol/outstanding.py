@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from redis_counters.errors import Overflow, Refused
+from redis_counters.errors import Overflow, Refused, quoted
 from redis_counters.protocol.actor import Actor
 from redis_counters.protocol.intake import Intake
 from redis_counters.protocol.keys import name_of, shard_of
@@ -52,7 +52,7 @@ class Outstanding(Intake):
     def refusals(self) -> list[Refused]:
         """Return what Redis, or the range of a slot, refuses at present, one error per counter."""
         found: dict[bytes, Refused] = {
-            name: Overflow(f"counter {name_shown(name)!r}: {amount} more do not fit into an int64 slot", counter=name)
+            name: Overflow(f"counter {quoted(name)}: {amount} more do not fit into an int64 slot", counter=name)
             for name, amount in self.overflowed.items()
         }
         for table in self._tables():

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 
-from redis_counters.errors import CounterError, NotPermitted, Refused, Unavailable, WrongType
+from redis_counters.errors import CounterError, NotPermitted, Refused, Unavailable, WrongType, quoted
 from redis_counters.protocol.commands import ErrorReply, Script
 from redis_counters.protocol.keys import name_of
 from redis_counters.protocol.permissions import is_denied, with_candidates
 from redis_counters.protocol.replies import Reply
-from redis_counters.protocol.values import name_shown
 
 _PASSING = frozenset(
     (
@@ -63,7 +62,7 @@ def error_for(reply: ErrorReply, script: Script | None, key: bytes | None = None
         primary = "; connect to the primary" if "READONLY " in reply.text else ""
         return Unavailable(f"{what}{_without_script(reply.text)}{primary}")
     if "WRONGTYPE" in reply.text and key is not None:
-        return WrongType(f"{what}the key {name_shown(key)!r} holds something else: {reply.text}")
+        return WrongType(f"{what}the key {quoted(key)} holds something else: {reply.text}")
     return Refused(f"{what}{reply.text}")
 
 
@@ -91,4 +90,4 @@ def refusal(key: bytes, text: str) -> Refused:
     """Return the error for a counter that Redis refuses alone."""
     name = name_of(key)
     kind = WrongType if text.startswith("WRONGTYPE") else NotPermitted if is_denied(text) else Refused
-    return kind(f"counter {name_shown(name)!r}: {text}", counter=name)
+    return kind(f"counter {quoted(name)}: {text}", counter=name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from redis_counters.errors import Unavailable
+from redis_counters.errors import Unavailable, quoted
 
 MOST = 2**53  # numbers of flushes are Lua numbers
 
@@ -24,7 +24,7 @@ class Reply:
         word = raw[0]
         self.word = word.decode("ascii", "replace") if isinstance(word, bytes) else str(word)
         if self.word not in expected:
-            raise BadReply(f"expected one of {', '.join(expected)}, got {self.word[:40]!r}")
+            raise BadReply(f"expected one of {', '.join(expected)}, got {quoted(self.word[:40])}")
         self.values = raw[1:]
 
     def number(self, index: int) -> int:

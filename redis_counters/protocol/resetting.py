@@ -12,7 +12,7 @@ from redis_counters.crdt.entries import Entries
 from redis_counters.crdt.moved import beyond_copies, copied_shards, copies_in
 from redis_counters.crdt.regional import parse_text
 from redis_counters.crdt.slotmap import parse
-from redis_counters.errors import WrongType, reworded
+from redis_counters.errors import WrongType, quoted, reworded
 from redis_counters.protocol.answers import reply_of
 from redis_counters.protocol.commands import Command, Script, hgetall
 from redis_counters.protocol.durability import Durability, shortfall
@@ -23,7 +23,6 @@ from redis_counters.protocol.refusals import of_counter, raise_refused
 from redis_counters.protocol.replies import BadReply
 from redis_counters.protocol.shard_fields import pairs_of
 from redis_counters.protocol.shards import check_told
-from redis_counters.protocol.values import name_shown
 from redis_counters.protocol.writer import Writer
 
 Steps = Generator[list[Command], list[object], int]
@@ -47,7 +46,7 @@ def take_away(reads: Reads, name: bytes, *, delete: bool) -> Steps:
         told, copies = parse(fields).shards, copies_in(fields.items())
         check_told(told)
     except ValueError as error:
-        raise WrongType(f"counter {name_shown(name)!r}: {error}", counter=name) from None
+        raise WrongType(f"counter {quoted(name)}: {error}", counter=name) from None
     if fields.get(b"z", b"-") != b"-":  # a narrowing has begun: what it copies from now on would come back
         bucket, key = keys.shard_key(name, 0)
         shard0 = (keys.registries[bucket], keys.index(bucket), key)
@@ -96,4 +95,4 @@ def check_confirmed(durability: Durability, raw: object, name: bytes, *, delete:
     """Raises Unconfirmed, or what Redis refuses, if the answer to `confirm` does not confirm it."""
     error = shortfall(durability, raw)
     if error is not None:
-        raise reworded(error, f"counter {name_shown(name)!r} was {'deleted' if delete else 'reset'}: {error}")
+        raise reworded(error, f"counter {quoted(name)} was {'deleted' if delete else 'reset'}: {error}")

@@ -21,7 +21,7 @@ from collections.abc import Callable, Generator, Iterable
 from typing import NamedTuple
 
 from redis_counters.crdt.moved import copy_name
-from redis_counters.errors import CounterError
+from redis_counters.errors import CounterError, quoted
 from redis_counters.protocol.answers import reply_of
 from redis_counters.protocol.commands import Argument, Command, Script, pieces
 from redis_counters.protocol.folding import Tally, Upkeep
@@ -104,7 +104,7 @@ def narrow(
             if (plus, minus) != (b"0", b"0"):
                 copies += (copy_name(shard, dot), plus, minus)
     if slots or odd:
-        what = f"{slots} slots" if slots else f"the field {odd.decode('utf-8', 'replace')!r}"
+        what = f"{slots} slots" if slots else f"the field {quoted(odd)}"
         return Narrowed(shards, why=f"{what} in shards from {wanted} on: processes count there, or have, lately")
     if wait > 0:
         return Narrowed(shards, wait)

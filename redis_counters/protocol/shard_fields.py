@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
 
-from redis_counters.errors import WrongType
+from redis_counters.errors import WrongType, quoted
 from redis_counters.protocol.answers import list_of
 from redis_counters.protocol.commands import Command, ErrorReply, Question, Script, hgetall, pieces
 from redis_counters.protocol.keys import is_first
 from redis_counters.protocol.permissions import named_text
 from redis_counters.protocol.refusals import error_for
 from redis_counters.protocol.replies import BadReply
-from redis_counters.protocol.values import name_shown
 
 MOST_KEYS = 500  # shards that one script reads
 CROWD = 64  # fields of a shard from which on its actors are looked at: some may be gone
@@ -80,7 +79,7 @@ def pairs_of(raw: object, name: bytes) -> Iterable[tuple[bytes, bytes]]:
     if not isinstance(raw, ErrorReply):
         raise BadReply(f"expected a map, got {type(raw).__name__}")
     if raw.code == "WRONGTYPE":
-        raise WrongType(f"counter {name_shown(name)!r}: {raw.text}", counter=name)
+        raise WrongType(f"counter {quoted(name)}: {raw.text}", counter=name)
     raise error_for(raw, None)
 
 

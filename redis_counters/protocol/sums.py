@@ -7,11 +7,10 @@ from typing import Any
 
 from redis_counters.crdt.moved import Copies, beyond, copies_in
 from redis_counters.crdt.tally import tally
-from redis_counters.errors import WrongType
+from redis_counters.errors import WrongType, quoted
 from redis_counters.protocol.replies import BadReply
 from redis_counters.protocol.shard_fields import pairs_of
 from redis_counters.protocol.shards import check_told
-from redis_counters.protocol.values import name_shown
 
 MOST_KEPT = 4_000_000  # bytes, about, of fields that are kept; 1,000 names of nine fields take a quarter of it
 LONGEST = 40_000  # the same of one name
@@ -78,7 +77,7 @@ def added_up(name: bytes, raws: Sequence[object], first: int = 0, copies: Copies
                 more = beyond(pairs_of(raw, name), shard, copies)
             counted += more
     except ValueError as error:
-        raise WrongType(f"counter {name_shown(name)!r}: {error}", counter=name) from None
+        raise WrongType(f"counter {quoted(name)}: {error}", counter=name) from None
     except (AttributeError, TypeError):  # numbers, lists, errors where a hash has texts
-        raise BadReply(f"counter {name_shown(name)!r}: what came as its fields are no texts") from None
+        raise BadReply(f"counter {quoted(name)}: what came as its fields are no texts") from None
     return raws, counted, shards

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from redis_counters.crdt.tally import INT64_MAX
-from redis_counters.errors import Overflow, UsageError
+from redis_counters.errors import Overflow, UsageError, quoted
 
 Name = str | bytes
 
@@ -38,7 +38,7 @@ def signed_amount(amount: int, name: Name) -> int:
     amount = int(amount)
     if not -INT64_MAX <= amount <= INT64_MAX:
         raise Overflow(
-            f"amount {amount} for counter {name!r} is beyond int64; not counted",
+            f"amount {amount} for counter {quoted(name)} is beyond int64; not counted",
             counter=name_bytes(name),
         )
     return amount

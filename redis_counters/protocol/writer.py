@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from redis_counters.errors import CounterError, NotRecorded
+from redis_counters.errors import CounterError, NotRecorded, quoted
 from redis_counters.events import Event, EventKind
 from redis_counters.protocol.actor import Actor, Phase, Sealed
 from redis_counters.protocol.buffer import Buffer
@@ -201,7 +201,9 @@ class Writer(Outstanding):
             for number in reply.numbers():
                 _kind, key = chunk.item(number)
                 name = name_shown(name_of(key))
-                self._tell(EventKind.SHARD_MISSING, actor, f"counter {name!r} was deleted, expired or evicted", name)
+                self._tell(
+                    EventKind.SHARD_MISSING, actor, f"counter {quoted(name)} was deleted, expired or evicted", name
+                )
                 if shard_of(key):
                     gates.publish_again(key)
         if reply.word != "OK":

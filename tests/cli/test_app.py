@@ -17,6 +17,7 @@ from redis_counters.cli.app import app
 from tests.cli.commands import COMMAND, TIMEOUT, environment, run, values
 from tests.servers import NOWHERE, RealServer
 
+ALL_COMMANDS = [each.callback.__name__ for each in app.registered_commands if each.callback]
 COMMANDS = ["count", "get", "incr", "inspect", "doctor", "demo", "bench"]
 
 
@@ -40,7 +41,16 @@ def test_each_command_has_help(command: str) -> None:
     result = run(None, command, "--help")
     assert result.returncode == 0
     assert b"Usage: redis-counters " + command.encode() in result.stdout
-    assert b"<bool>" not in result.stdout.rpartition(b"--help")[0]  # new typers show that where no metavar is given
+
+
+@pytest.mark.parametrize("asked", [[], *([name] for name in ALL_COMMANDS)], ids=" ".join)
+def test_flags_take_no_value(asked: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """No help, of all commands or of one, shows a flag as if it took a value, -h neither."""
+    app(args=[*asked, "-h"], standalone_mode=False)
+    told = capsys.readouterr().out
+    assert "--help" in told
+    assert "<bool>" not in told
+    assert "BOOL" not in told
 
 
 @pytest.mark.parametrize(

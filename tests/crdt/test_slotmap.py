@@ -202,5 +202,5 @@ def test_later_versions_may_add_fields(state: SlotMap) -> None:
 def test_what_is_no_count_is_named(name: bytes, raw: bytes) -> None:
     """Neither reading guesses, and both say where."""
     for read in (parse, lambda fields: tally(fields.items())):
-        with pytest.raises(ValueError, match="field b'" + name.decode().replace("+", r"\+") + "' holds"):
+        with pytest.raises(ValueError, match="field '" + name.decode().replace("+", r"\+") + "' holds"):
             read({b"d": b"g.1", name: raw})

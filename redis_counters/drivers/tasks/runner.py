@@ -27,7 +27,7 @@ from redis_counters.drivers.pacing import (
 from redis_counters.drivers.tasks.reading import Reading
 from redis_counters.drivers.tasks.rounds import running_loop, set_within
 from redis_counters.drivers.transport import AwaitedTransport
-from redis_counters.errors import CounterError, Refused, UsageError
+from redis_counters.errors import CounterError, Refused, UsageError, quoted
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.expiries import Expiry, Moment
 from redis_counters.protocol.shards import Auto
@@ -130,7 +130,9 @@ class TaskRunner(Reading):
         """The amount is in the journal, and in the totals. Raises NotRecorded, Overflow, BufferFull: then it is not."""
         assert self.recording is not None
         if self._elsewhere():
-            raise UsageError(f"counter {name!r} not counted: journal_mode='always' needs the thread of the event loop")
+            raise UsageError(
+                f"counter {quoted(name)} not counted: journal_mode='always' needs the thread of the event loop"
+            )
         if self.task is None or self.task.done() or self._free():
             self._start()
         self.awake.set()
@@ -234,7 +236,7 @@ class TaskRunner(Reading):
         if not self.core.add(name, amount):
             if self._elsewhere():
                 raise UsageError(
-                    f"counter {name!r} not counted: amounts beyond 2**31 need the thread of the event loop"
+                    f"counter {quoted(name)} not counted: amounts beyond 2**31 need the thread of the event loop"
                 )
             self.core.add_large(name, amount)
 

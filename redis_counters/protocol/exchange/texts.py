@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from redis_counters.errors import quoted
 from redis_counters.protocol.replies import BadReply
 
 Entry = tuple[int, int, int, int]
@@ -35,7 +36,7 @@ def shard_of_text(text: bytes) -> Shard:
     try:
         return Shard(int(shards), expiry, dict(map(_entry, entries.split(b" "))) if entries else {})
     except ValueError:
-        raise BadReply(f"expected the text of a shard, got {text[:80]!r}") from None
+        raise BadReply(f"expected the text of a shard, got {quoted(text[:80])}") from None
 
 
 def _entry(text: bytes) -> tuple[bytes, Entry]:
