@@ -38,7 +38,12 @@ E = TypeVar("E", bound="CounterError")
 
 
 class CounterError(Exception):
-    """Whatever this library raises, except the built-in TypeError for an argument of the wrong type."""
+    """Whatever this library raises, except the built-in TypeError for an argument of the wrong type.
+
+    ``taken``: of `reset` and `delete`, what they took away all the same, in other shards; else 0.
+    """
+
+    taken: int = 0
 
 
 class UsageError(CounterError, ValueError):

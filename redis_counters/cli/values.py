@@ -11,7 +11,7 @@ import typer
 from redis_counters.cli import options, output
 from redis_counters.cli.opened import opened
 from redis_counters.cli.waiting import wait_for_redis
-from redis_counters.errors import OutcomeUnknown, Unavailable, UsageError
+from redis_counters.errors import CounterError, OutcomeUnknown, Unavailable, UsageError
 
 FLUSH_TIMEOUT = 10.0
 MOST = 2**63 - 1  # that one process can count in one counter, up or down
@@ -105,7 +105,12 @@ def _take_away(take: Callable[[bytes], int], names: Sequence[str], *, as_json: b
     taken: dict[bytes, int] = {}
     try:
         for name in map(output.to_bytes, dict.fromkeys(names)):
-            taken[name] = take(name)
+            try:
+                taken[name] = take(name)
+            except CounterError as error:
+                if error.taken:
+                    taken[name] = error.taken
+                raise
     finally:
         if taken:
             _show(taken, list(taken), as_json=as_json)

@@ -7,13 +7,15 @@ may count meanwhile, and a shard that they begin then has nothing of before in i
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import dataclass
+from typing import TypeVar
 
 from redis_counters.crdt.entries import Entries
 from redis_counters.crdt.moved import beyond_copies, copied_shards, copies_in
 from redis_counters.crdt.regional import parse_text
 from redis_counters.crdt.slotmap import parse
-from redis_counters.errors import WrongType, quoted, reworded
-from redis_counters.protocol.answers import reply_of
+from redis_counters.errors import CounterError, WrongType, quoted, reworded
+from redis_counters.protocol.answers import all_answered, reply_of
 from redis_counters.protocol.commands import Command, Script, hgetall
 from redis_counters.protocol.durability import Durability, shortfall
 from redis_counters.protocol.keys import KeySpace
@@ -25,22 +27,33 @@ from redis_counters.protocol.shard_fields import pairs_of
 from redis_counters.protocol.shards import check_told
 from redis_counters.protocol.writer import Writer
 
+E = TypeVar("E", bound=CounterError)
+
 Steps = Generator[list[Command], list[object], int]
 
 
-def take_away(reads: Reads, name: bytes, *, delete: bool) -> Steps:
+@dataclass(slots=True)
+class Taken:
+    """What was taken away so far, of how many shards: it is told even if another shard fails."""
+
+    amount: int = 0
+    shards: int = 0
+
+
+def take_away(reads: Reads, name: bytes, taken: Taken, *, delete: bool) -> Steps:
     """What Redis holds of a counter counts no more; return how much that was. It may be repeated.
 
+    An answer may be a `NoAnswer`. A shard that fails does not keep the others from being done, and ``taken`` knows.
     Cost: 2 round trips; one more each where there are other shards, where a narrowing has begun, and where this process
     has not learnt the number of buckets yet.
-    Raises: WrongType, NotPermitted, Refused, Unavailable; some of it may be done then.
+    Raises: WrongType, NotPermitted, Refused, Unavailable; some of it may be done then, and ``taken`` says how much.
     """
     writer = reads.writer
     if writer.keys is None:
-        (raw,) = yield [look_up_namespace(writer.settings)]
+        (raw,) = all_answered((yield [look_up_namespace(writer.settings)]))
         reads.settle(raw)
     keys = writer.presumed_keys
-    (raw,) = yield [hgetall(keys.shard_key(name, 0)[1])]
+    (raw,) = all_answered((yield [hgetall(keys.shard_key(name, 0)[1])]))
     fields = dict(pairs_of(raw, name))
     try:
         told, copies = parse(fields).shards, copies_in(fields.items())
@@ -54,15 +67,37 @@ def take_away(reads: Reads, name: bytes, *, delete: bool) -> Steps:
         raise_refused(reply_of(raw, Script.SHARDS_WIDEN), key)
     width = max(writer.shards.of(name), told, copied_shards(copies))
     others = list(range(1, width))
-    answers = (yield [_shard_reset(keys, name, shard, delete=delete) for shard in others]) if others else []
-    answers += yield [_shard_reset(keys, name, 0, delete=delete)]
-    taken = 0
-    for shard, raw in zip([*others, 0], answers, strict=True):
-        taken += beyond_copies(_entries(raw, keys.shard_key(name, shard)[1]), shard, copies)
+    refused: list[CounterError] = []
+    done: list[int] = []
+    for shards in (others, [0]):
+        if not shards or (refused and copies):  # without its copy, a shard that failed would not be found next time
+            continue
+        answers = yield [_shard_reset(keys, name, shard, delete=delete) for shard in shards]
+        for shard, raw in zip(shards, answers, strict=True):
+            try:
+                entries = _entries(raw, keys.shard_key(name, shard)[1])
+            except CounterError as error:
+                refused.append(error)
+                continue
+            taken.amount += beyond_copies(entries, shard, copies)
+            taken.shards += 1
+            done.append(shard)
     if delete:
-        _expect_no_slots(writer, name, width)
+        _expect_no_slots(writer, name, done)
     reads.forget(name)
-    return taken
+    if refused:
+        raise refused[0]
+    return taken.amount
+
+
+def with_taken(error: E, taken: Taken) -> E:
+    """Return the error with what was taken away all the same, if anything was looked at before it."""
+    if not taken.shards:
+        return error
+    shards = "1 shard" if taken.shards == 1 else f"{taken.shards} shards"
+    told = reworded(error, f"{error}; taken away all the same, in {shards}: {taken.amount}")
+    told.taken = taken.amount
+    return told
 
 
 def _shard_reset(keys: KeySpace, name: bytes, shard: int, *, delete: bool) -> Command:
@@ -81,9 +116,9 @@ def _entries(raw: object, key: bytes) -> Entries:
     return {place: state.entry(place) for place in state.places()}
 
 
-def _expect_no_slots(writer: Writer, name: bytes, width: int) -> None:
-    """The own slots of a counter are gone: what is counted next is told with a floor, and nobody is startled."""
-    for shard in range(width if writer.keys is not None else 0):
+def _expect_no_slots(writer: Writer, name: bytes, shards: list[int]) -> None:
+    """The own slots in these shards are gone: what is counted next is told with a floor, and nobody is startled."""
+    for shard in shards if writer.keys is not None else ():
         bucket, key = writer.presumed_keys.shard_key(name, shard)
         for actor in writer.buckets[bucket].actors:
             for table in actor.tables[:2]:

@@ -54,6 +54,20 @@ def test_what_was_taken_away_before_an_error_is_printed(any_server: RealServer, 
     assert (result.returncode, result.stdout) == (1, b"")
 
 
+@pytest.mark.parametrize("command", ["reset", "delete"])
+def test_what_was_taken_away_of_a_counter_that_fails_is_printed(any_server: RealServer, command: str) -> None:
+    """One of its shards holds what is no count; the others are 0 now, and what they were is told."""
+    client: Any = any_server.client()
+    for n in range(3):
+        key = KeySpace(b"rc", 16).shard_key(b"b", n)[1]
+        client.hset(key, mapping={"d": f"gen.{n}", "+": 10} | ({} if n else {"k": 3}))
+    client.hset(KeySpace(b"rc", 16).shard_key(b"b", 1)[1], "somebody's+", "else")
+    run(any_server, "incr", "a", "3")
+    result = run(any_server, command, "a", "b", "c")
+    assert (result.returncode, result.stdout) == (1, b"a\t3\nb\t20\n")
+    assert b"taken away all the same, in 2 shards: 20" in result.stderr
+
+
 def test_json(any_server: RealServer) -> None:
     """One object, from name to value."""
     assert json.loads(run(any_server, "incr", "ä", "7", "--json").stdout) == {"ä": 7}

@@ -8,6 +8,9 @@ import time
 from typing import Any
 
 import pytest
+from redis.asyncio.retry import Retry as AsyncioRetry
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from redis_counters import (
     Counters,
@@ -15,6 +18,7 @@ from redis_counters import (
     Event,
     EventKind,
     NotPermitted,
+    Refused,
     Unavailable,
     Unconfirmed,
     UsageError,
@@ -24,8 +28,9 @@ from redis_counters.drivers import lua_files
 from redis_counters.protocol.commands import Script
 from redis_counters.protocol.keys import KeySpace
 from redis_counters.testing import LossyLink
+from tests.cluster.support import lose_one
 from tests.drivers.test_durability import follower_of
-from tests.faces.either import FACES, Either, truth
+from tests.faces.either import FACES, Either, client_of, closed, truth
 from tests.servers import RealServer
 from tests.topologies.clusters import Cluster
 
@@ -332,6 +337,109 @@ def test_what_is_refused(server: RealServer, face: str, way: str) -> None:
                 await take(5)
         with pytest.raises(UsageError, match="closed"):
             await take("x")
+
+    asyncio.run(main())
+
+
+def none(face: str) -> Any:
+    """Return a policy to try nothing again."""
+    return Retry(NoBackoff(), 0) if face == "blocking" else AsyncioRetry(NoBackoff(), 0)
+
+
+def filled(server: RealServer, name: str) -> list[bytes]:
+    """Return the keys of 4 shards, in which 10, 20, 30 and 40 were counted."""
+    keys = [KeySpace(b"rc", 16).shard_key(name.encode(), n)[1] for n in range(4)]
+    client: Any = server.client()
+    for n, key in enumerate(keys):
+        client.hset(key, mapping={"d": f"gen.{n}", "+": 10 + 10 * n} | ({} if n else {"k": 4}))
+    return keys
+
+
+@faces
+@both
+@pytest.mark.parametrize("spoilt", [0, 2])
+def test_what_was_taken_away_is_told_though_a_shard_fails(
+    any_server: RealServer, face: str, way: str, spoilt: int
+) -> None:
+    """A field of somebody else's stands in one of 4 shards; the others are done, and the error says how much."""
+    client: Any = any_server.client()
+    shard = filled(any_server, "x")[spoilt]
+    client.hset(shard, "somebody's+", "else")
+    left = 10 + 10 * spoilt
+
+    async def main() -> None:
+        async with Either.on(face, any_server) as counters:
+            told = rf"'x': .*taken away all the same, in 3 shards: {100 - left}$" if spoilt else "'x'"
+            with pytest.raises(Refused, match=told) as raised:
+                await getattr(counters, way)("x")
+            # In shard 0 it is seen before anything is done.
+            assert (raised.value.taken, raised.value.counter) == (100 - left if spoilt else 0, b"x")
+            client.hdel(shard, "somebody's+")
+            assert await getattr(counters, way)("x") == (100 if spoilt == 0 else left)
+            assert await counters.get("x", max_age=0) == 0
+
+    asyncio.run(main())
+
+
+@faces
+@both
+def test_what_was_taken_away_is_told_though_shard_0_is_not_reached(any_server: RealServer, face: str, way: str) -> None:
+    """It comes last, and the connection breaks: of it nothing is known, of the others it is."""
+    filled(any_server, "x")
+
+    async def main() -> None:
+        with LossyLink(any_server.url) as link:
+            client = client_of(face, any_server, port=int(link.url.rsplit(":")[-1].split("/")[0]), retry=none(face))
+            async with Either(face, client) as counters:
+                assert await getattr(counters, way)("other") == 0  # the script is known there from now on
+                assert await counters.get("x") == 100
+                for n in (4, 5):  # an ask is made a second time
+                    link.cut_before(every=n, commands=["EVALSHA", "EVAL"], times=1)
+                with pytest.raises(Unavailable, match=r"in 3 shards: 90$") as raised:
+                    await getattr(counters, way)("x")
+                assert raised.value.taken == 90
+                assert await getattr(counters, way)("x") == 10
+            await closed(client)
+
+    asyncio.run(main())
+
+
+@faces
+@both
+def test_what_was_taken_away_is_told_though_it_is_not_confirmed(any_server: RealServer, face: str, way: str) -> None:
+    filled(any_server, "x")
+
+    async def main() -> None:
+        async with Either.on(face, any_server, durability=Durability(replicas=1, timeout=0.05)) as counters:
+            with pytest.raises(Unconfirmed, match=r"taken away all the same, in 4 shards: 100$") as raised:
+                await getattr(counters, way)("x")
+            assert raised.value.taken == 100
+
+    asyncio.run(main())
+
+
+@faces
+@both
+def test_what_was_taken_away_is_told_though_a_server_of_a_cluster_is_gone(
+    private_cluster: Cluster, face: str, way: str
+) -> None:
+    """The shards of the others are done; what it was of them is told."""
+
+    async def main() -> None:
+        keys, client = KeySpace(b"rc", 64), private_cluster.client()
+        async with Either.url(face, private_cluster.url) as counters:
+            counters.incr("y")
+            await counters.flush()
+            names = [f"x{n}" for n in range(6)]
+            for name in names:
+                for n in range(16):
+                    key = keys.shard_key(name.encode(), n)[1]
+                    client.hset(key, mapping={"d": f"gen.{n}", "+": 10} | ({} if n else {"k": 16}))
+            _gone, (name, *_others) = lose_one(private_cluster, names)
+            with pytest.raises(Unavailable, match="taken away all the same") as raised:
+                await getattr(counters, way)(name)
+            assert 0 < raised.value.taken < 160
+            assert raised.value.taken % 10 == 0
 
     asyncio.run(main())
 

@@ -43,7 +43,7 @@ def begin(process: Process, name: int, delete: int) -> bool:
     world, counter = process.world, NAMES[name]
     if len(world.takings) >= MOST or process.orphan is not None:
         return False
-    steps = resetting.take_away(process.core.reads, counter, delete=bool(delete))
+    steps = resetting.take_away(process.core.reads, counter, resetting.Taken(), delete=bool(delete))
     commands = list(next(steps))
     world.takings.append(Taking(process, counter, steps, commands, world.ledger.gained[counter], world.fall_backs))
     return True

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from redis_counters.drivers.pacing import all_of, closed
+from redis_counters.drivers.pacing import closed
 from redis_counters.drivers.redis_py.errors import no_connection_left, translate
 from redis_counters.drivers.tasks.runner import TaskRunner
-from redis_counters.errors import Unavailable
-from redis_counters.protocol.answers import all_answered
+from redis_counters.errors import CounterError, Unavailable
 from redis_counters.protocol.durability import Durability, confirm
-from redis_counters.protocol.resetting import check_confirmed, take_away
+from redis_counters.protocol.resetting import Taken, check_confirmed, take_away, with_taken
 
 
 async def taken_away(runner: TaskRunner, name: bytes, *, delete: bool) -> int:
@@ -16,21 +15,32 @@ async def taken_away(runner: TaskRunner, name: bytes, *, delete: bool) -> int:
     if runner.refusing:
         raise closed()
     await runner.flush(None, only=name)
+    taken = Taken()
+    try:
+        return await _taken_away(runner, name, taken, delete=delete)
+    except CounterError as error:
+        told = with_taken(error, taken)
+        if told is error:
+            raise
+        raise told from error
+
+
+async def _taken_away(runner: TaskRunner, name: bytes, taken: Taken, *, delete: bool) -> int:
     durability = runner.core.settings.durability
     if durability is None:
-        return await runner.ask(all_of(take_away(runner.core.reads, name, delete=delete)))
+        return await runner.ask(take_away(runner.core.reads, name, taken, delete=delete))
     try:
-        return await _confirmed(runner, durability, name, delete=delete)
+        return await _confirmed(runner, durability, name, taken, delete=delete)
     except Unavailable as error:
-        if not no_connection_left(error):
+        if taken.shards or not no_connection_left(error):
             raise
     async with runner.rounding:  # a round may have the only connection; between rounds it is free
-        return await _confirmed(runner, durability, name, delete=delete)
+        return await _confirmed(runner, durability, name, taken, delete=delete)
 
 
-async def _confirmed(runner: TaskRunner, durability: Durability, name: bytes, *, delete: bool) -> int:
+async def _confirmed(runner: TaskRunner, durability: Durability, name: bytes, taken: Taken, *, delete: bool) -> int:
     """All of it over one connection, or one per server: a confirmation speaks of what its own connection wrote last."""
-    asks, answers = take_away(runner.core.reads, name, delete=delete), None
+    asks, answers = take_away(runner.core.reads, name, taken, delete=delete), None
     runner.breaker.check()
     try:
         async with runner.transport.lane() as lane:
@@ -38,9 +48,9 @@ async def _confirmed(runner: TaskRunner, durability: Durability, name: bytes, *,
                 try:
                     commands = asks.send(answers)  # type: ignore[arg-type]  # of a generator that begins
                 except StopIteration as stop:
-                    taken: int = stop.value
+                    amount: int = stop.value
                     break
-                answers = all_answered(await lane.exchange(commands))
+                answers = await lane.exchange(commands)
             (raw,) = await lane.exchange([confirm(durability)])
     except Exception as error:
         ours = translate(error)
@@ -48,4 +58,4 @@ async def _confirmed(runner: TaskRunner, durability: Durability, name: bytes, *,
             raise
         raise ours from error
     check_confirmed(durability, raw, name, delete=delete)
-    return taken
+    return amount

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from redis_counters.drivers.pacing import all_of, closed
+from redis_counters.drivers.pacing import closed
 from redis_counters.drivers.redis_py.errors import no_connection_left, translate
 from redis_counters.drivers.threads.runner import ThreadRunner
-from redis_counters.errors import Unavailable
-from redis_counters.protocol.answers import all_answered
+from redis_counters.errors import CounterError, Unavailable
 from redis_counters.protocol.durability import Durability, confirm
-from redis_counters.protocol.resetting import check_confirmed, take_away
+from redis_counters.protocol.resetting import Taken, check_confirmed, take_away, with_taken
 
 
 def taken_away(runner: ThreadRunner, name: bytes, *, delete: bool) -> int:
@@ -16,21 +15,32 @@ def taken_away(runner: ThreadRunner, name: bytes, *, delete: bool) -> int:
     if runner.refusing:
         raise closed()
     runner.flush(None, only=name)
+    taken = Taken()
+    try:
+        return _taken_away(runner, name, taken, delete=delete)
+    except CounterError as error:
+        told = with_taken(error, taken)
+        if told is error:
+            raise
+        raise told from error
+
+
+def _taken_away(runner: ThreadRunner, name: bytes, taken: Taken, *, delete: bool) -> int:
     durability = runner.core.settings.durability
     if durability is None:
-        return runner.ask(all_of(take_away(runner.core.reads, name, delete=delete)))
+        return runner.ask(take_away(runner.core.reads, name, taken, delete=delete))
     try:
-        return _confirmed(runner, durability, name, delete=delete)
+        return _confirmed(runner, durability, name, taken, delete=delete)
     except Unavailable as error:
-        if not no_connection_left(error):
+        if taken.shards or not no_connection_left(error):
             raise
     with runner.rounding:  # a round may have the only connection; between rounds it is free
-        return _confirmed(runner, durability, name, delete=delete)
+        return _confirmed(runner, durability, name, taken, delete=delete)
 
 
-def _confirmed(runner: ThreadRunner, durability: Durability, name: bytes, *, delete: bool) -> int:
+def _confirmed(runner: ThreadRunner, durability: Durability, name: bytes, taken: Taken, *, delete: bool) -> int:
     """All of it over one connection, or one per server: a confirmation speaks of what its own connection wrote last."""
-    asks, answers = take_away(runner.core.reads, name, delete=delete), None
+    asks, answers = take_away(runner.core.reads, name, taken, delete=delete), None
     every = runner.core.settings.flush_interval
     runner.breaker.check()
     try:
@@ -40,9 +50,9 @@ def _confirmed(runner: ThreadRunner, durability: Durability, name: bytes, *, del
                     with runner.lock:
                         commands = asks.send(answers)  # type: ignore[arg-type]  # of a generator that begins
                 except StopIteration as stop:
-                    taken: int = stop.value
+                    amount: int = stop.value
                     break
-                answers = all_answered(lane.exchange(commands, _nothing, every))
+                answers = lane.exchange(commands, _nothing, every)
             (raw,) = lane.exchange([confirm(durability)], _nothing, every)
     except Exception as error:
         ours = translate(error)
@@ -50,7 +60,7 @@ def _confirmed(runner: ThreadRunner, durability: Durability, name: bytes, *, del
             raise
         raise ours from error
     check_confirmed(durability, raw, name, delete=delete)
-    return taken
+    return amount
 
 
 def _nothing() -> None:
