@@ -25,6 +25,9 @@ class Lane(Protocol):
     def exchange(self, commands: Sequence[Command], meanwhile: Callable[[], None], every: float) -> list[object]:
         """Return the answers to commands, in order; a script that Redis does not know is sent with its text."""
 
+    def on_new_connection(self) -> bool:
+        """True once for each connection that answers, and was never asked about before, and for each redirection."""
+
 
 class Transport(Protocol):
     """A Redis deployment, for the blocking driver."""
@@ -56,6 +59,7 @@ class AwaitedLane(Protocol):
     async def send(self, command: Command, text: bool) -> None: ...
     async def receive(self) -> object: ...
     async def exchange(self, commands: Sequence[Command]) -> list[object]: ...
+    def on_new_connection(self) -> bool: ...
 
 
 class AwaitedTransport(Protocol):

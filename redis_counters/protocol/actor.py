@@ -24,11 +24,12 @@ from collections.abc import Callable, Collection
 from enum import Enum, auto
 from typing import NamedTuple
 
-from redis_counters.protocol.commands import Command, Script
+from redis_counters.protocol.commands import Command, Script, hmget
 from redis_counters.protocol.expiries import Expiries
 from redis_counters.protocol.flushes import Chunk, Header, Totals, increments, mixed
 from redis_counters.protocol.history import Applied, History
 from redis_counters.protocol.keys import index_of
+from redis_counters.protocol.registry import record_of
 from redis_counters.protocol.replies import BadReply, Reply
 from redis_counters.protocol.slots import Kind, Table
 
@@ -83,6 +84,8 @@ class Actor:
         self.last_acknowledged = opened
         self.last_proved = opened  # when Redis last showed that it has all that is acknowledged
         self.probe = False  # an empty flush is wanted, to see whether it still does
+        self.look = False  # its record is to be read, which costs less, see `looks`
+        self.last_looked = opened  # when the record was read, and was as it should be
         self.hesitates = False  # it was silent for so long that it may be gone: it asks before it tells anything new
         self.unfolded: list[bytes] = []  # keys that folding has still to do
         self.folding: list[bytes] = []  # keys in the fold on its way
@@ -132,7 +135,7 @@ class Actor:
         if self.opening is not None:
             return self._unseal(self.opening)
         if self.phase is Phase.ACTIVE:
-            return self._flush(limit)
+            return self._flush(limit) or self._look()
         if self.phase is Phase.NEW:
             return self._open() if not self.clean else None
         if self.phase is Phase.REOPEN:
@@ -143,6 +146,29 @@ class Actor:
             self.folding = self.unfolded[-limit:]
             return Command(Script.SLOTS_FOLD, (self.registry, *self.folding), (self.id, 0))
         return None
+
+    def _look(self) -> Command | None:
+        if not self.look:
+            return None
+        self.look = False
+        return hmget(self.registry, (self.id,))
+
+    def seen(self, raw: object, now: float) -> None:
+        """Take the answer to a look in: unless the record is there, open and not behind, an empty flush asks why."""
+        if self.has_all(raw):
+            self.last_looked = now
+        else:
+            self.probe = self.phase is Phase.ACTIVE
+
+    def has_all(self, raw: object) -> bool:
+        """Whether an answer to HMGET of the own record says that Redis has all that it acknowledged."""
+        record = record_of(self.id, raw[0]) if isinstance(raw, list) and len(raw) == 1 else None
+        return record is not None and record.state == b"o" and record.seq >= self.base
+
+    @property
+    def last_seen(self) -> float:
+        """When Redis last had all that is acknowledged, by a flush or by a look."""
+        return max(self.last_proved, self.last_looked)
 
     def _unseal(self, key: bytes) -> Command:
         sealed = self.sealed[key]
@@ -276,7 +302,7 @@ class Actor:
                 self.last_acknowledged = now
             self._acknowledge(chunk, reply)
             self.base, self.exact = max(self.base, reply.number(0)), False
-            self.last_proved, self.probe = now, False
+            self.last_proved, self.probe, self.look = now, False, False
         elif reply.word == "STALE":
             self.seq = max(self.seq, reply.number(0))
         elif reply.word == "REGRESS":

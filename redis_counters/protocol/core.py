@@ -160,6 +160,13 @@ class Core:
             self.failing = True
             self.report(EventKind.FLUSH_FAILED, f"{error}; what is counted is kept, and sent again")
 
+    def new_connection(self) -> None:
+        """Commands go over a connection that none went over before: what is behind it may have lost counts.
+
+        Client libraries connect anew, and follow redirections, without an error.
+        """
+        self.writer.probe_all()
+
     def succeeded(self) -> None:
         """A round went through."""
         if self.failing:

@@ -103,7 +103,7 @@ def _send_all(writer: Writer, clock: Callable[[], float]) -> Steps:
                 yield Send(request.command, text=True)
             elif isinstance(raw, NoAnswer):
                 writer.lost(request, raw.error)
-            elif lacks_name(raw):
+            elif request.command.script is not None and lacks_name(raw):
                 denied.append((request, raw))
             else:
                 writer.answered(request, raw, clock())

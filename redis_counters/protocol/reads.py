@@ -9,7 +9,6 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any
 
 from redis_counters.crdt.moved import copies_in
-from redis_counters.protocol.actor import Actor
 from redis_counters.protocol.answers import list_of
 from redis_counters.protocol.bucket import Bucket
 from redis_counters.protocol.cached_reads import CachedReads, forget_oldest
@@ -17,8 +16,9 @@ from redis_counters.protocol.commands import Command, hmget
 from redis_counters.protocol.keys import meta_key
 from redis_counters.protocol.namespace import look_up_namespace, settled_keys
 from redis_counters.protocol.pages import Page, Want
+from redis_counters.protocol.registry import record_of
 from redis_counters.protocol.shard_fields import CROWD, ask_for, is_crowded, pairs_of
-from redis_counters.protocol.snapshots import Folded, Place, acknowledged
+from redis_counters.protocol.snapshots import Doubts, Place, Records, acknowledged
 from redis_counters.protocol.sums import Sums, added_up
 from redis_counters.protocol.values import CounterValue
 from redis_counters.protocol.writer import Writer
@@ -63,23 +63,26 @@ class Reads(CachedReads):
         if writer.keys is None:
             (raw,) = yield [look_up_namespace(writer.settings)]
             self.settle(raw)
-        folded: Folded = {}
+        records = Records()
         attempts = 0
         while True:
             attempts += 1
             page = self._begin(names)
-            settled, drops, folds = writer.keys is not None, writer.drops, writer.folds
-            doubts: dict[bytes, Actor] = {}
-            as_before, want = yield from self._fetch_page(page, folded, doubts)
+            settled, seen = writer.keys is not None, writer.turns
+            doubts: Doubts = {}
+            as_before, want = yield from self._fetch_page(page, records, doubts)
             while want:
-                want = yield from self._fetch_more(want, folded, doubts)
-            if doubts and (yield from self._ask_whether_folded(list(doubts.values()), folded)):
+                want = yield from self._fetch_more(want, records, doubts)
+            if doubts and (yield from self._ask_registries(doubts, records, seen)):
                 continue  # (never twice for the same actor)
-            # Own slots may have been folded meanwhile, into a base that was read before.
-            changed = drops != writer.drops or folds != writer.folds
+            # Own slots may have been folded meanwhile, into a base that was read before, or lost and sent again.
+            changed = seen != writer.turns
             if not changed or attempts >= MOST_ATTEMPTS:
                 break
         snapshots = page.snapshots
+        if seen[2] != writer.losses:  # in each attempt: then what is absent is taken for lost rather than for deleted
+            for snapshot in snapshots:
+                snapshot.forget_acknowledged(records.folded)
         if not settled:
             for snapshot in snapshots:
                 snapshot.places = []  # there may be another number of buckets after all
@@ -104,7 +107,7 @@ class Reads(CachedReads):
         """Return what is to be asked for now."""
         writer = self.writer
         writer.drain()
-        taken = self.clock()
+        taken = writer.looks.used_at = self.clock()
         # Up to a tenth less, by chance, so that processes do not refresh in step.
         fresh_until = taken + writer.settings.max_age * (1 - 0.1 * self.chance())
         as_of = self.wall()
@@ -146,29 +149,45 @@ class Reads(CachedReads):
         keys = self.writer.presumed_keys
         return [keys.shard_key(name, shard) for shard in range(start, stop)]
 
-    def _ask_whether_folded(self, actors: list[Actor], folded: Folded) -> Generator[list[Command], list[object], bool]:
-        """Own slots are absent that Redis may have been told of; somebody may have folded them. True if he has.
+    def _ask_registries(
+        self, doubts: Doubts, records: Records, seen: tuple[int, int, int]
+    ) -> Generator[list[Command], list[object], bool]:
+        """Find out whether these actors were folded, or what is absent of them was lost, or deleted.
 
-        What an actor had applied when it was folded is in the base, and must not be added to it. One that is not
-        folded now was not folded when its slot was looked for either: then nothing of it is there.
+        True if values have to be made anew: if somebody has folded one, or Redis has lost one. What an actor had
+        applied when it was folded is in the base, and must not be added to it. One that is not folded now was not
+        folded when its slot was looked for either: then nothing of it is there. A loss is told again in the next
+        round, by every actor; until then own totals count in full.
         """
-        assert self.writer.keys is not None
-        registries = self.writer.keys.registries
+        writer = self.writer
+        assert writer.keys is not None
+        registries = writer.keys.registries
+        actors = [actor for actor, _slots in doubts.values()]
         answers = yield [hmget(registries[actor.bucket], (actor.id, b"g", b"c")) for actor in actors]
-        found = False
+        anew = False
         for actor, answer in zip(actors, answers, strict=True):
-            record, generation, cleaned = list_of(answer, 3)
-            if isinstance(record, bytes) and record.startswith(b"f"):
-                folded[actor.owner] = actor.applied_as_of(int(record.split(b" ", 2)[1]))[0]
-            elif record is None and _is_cleaned(actor.id, generation, cleaned):
-                folded[actor.owner] = actor.told()  # nobody can tell any more, so rather too little
+            field, generation, cleaned = list_of(answer, 3)
+            record = record_of(actor.id, field)
+            if record is not None and record.state == b"f":
+                records.folded[actor.owner] = actor.applied_as_of(record.seq)[0]
+                anew = True
+            elif field is None and _is_cleaned(actor.id, generation, cleaned):
+                records.folded[actor.owner] = actor.told()  # nobody can tell any more, so rather too little
+                anew = True
+            elif actor.base > 0 and (record is None or record.seq < actor.base):
+                records.lost.add(actor.owner)
+                writer.probe_all()
+                anew = True
             else:
-                continue
-            found = True
-        return found
+                records.as_expected.add(actor.owner)
+                if seen == writer.turns:  # else Redis may have lost it, and have been told again, in between
+                    for table, key in doubts[actor.owner][1]:
+                        if key in table.acknowledged:
+                            table.absent.add(key)
+        return anew
 
     def _fetch_page(
-        self, page: Page, folded: Folded, doubts: dict[bytes, Actor]
+        self, page: Page, records: Records, doubts: Doubts
     ) -> Generator[list[Command], list[object], tuple[bool, list[Want]]]:
         """The snapshots of a page have what Redis holds of the shards that are known.
 
@@ -183,7 +202,7 @@ class Reads(CachedReads):
             if page.crowded:
                 self._look_for_crowds(page.wanted(), texts)
             return True, []
-        return as_before, self._take(page.wanted(), texts, buckets, folded, doubts)
+        return as_before, self._take(page.wanted(), texts, buckets, records, doubts)
 
     def _own(self, buckets: int) -> list[Bucket] | None:
         """Return the buckets in which this process has slots. They were so many when it was asked.
@@ -194,7 +213,7 @@ class Reads(CachedReads):
         return writer.buckets if writer.accepted and len(writer.buckets) == buckets else None
 
     def _fetch_more(
-        self, want: list[Want], folded: Folded, doubts: dict[bytes, Actor]
+        self, want: list[Want], records: Records, doubts: Doubts
     ) -> Generator[list[Command], list[object], list[Want]]:
         """Add what Redis holds of these shards to their snapshots; return which more there are."""
         writer, buckets = self.writer, self.writer.presumed_keys.buckets
@@ -203,11 +222,9 @@ class Reads(CachedReads):
                 snapshot.acknowledged = {**snapshot.acknowledged, **acknowledged(writer.buckets, places)}
         keys = [key for _name, _snapshot, places in want for _bucket, key in places]
         texts = yield from ask_for(keys, grouped=self.grouped)
-        return self._take(want, texts, buckets, folded, doubts)
+        return self._take(want, texts, buckets, records, doubts)
 
-    def _take(
-        self, want: list[Want], texts: list[Any], buckets: int, folded: Folded, doubts: dict[bytes, Actor]
-    ) -> list[Want]:
+    def _take(self, want: list[Want], texts: list[Any], buckets: int, records: Records, doubts: Doubts) -> list[Want]:
         """Add the fields of these shards to their snapshots; return which more there are."""
         writer, learned, own = self.writer, self.writer.shards, self._own(buckets)
         more: list[Want] = []
@@ -221,7 +238,7 @@ class Reads(CachedReads):
             snapshot.counted = snapshot.counted + counted if first else counted
             if own is not None:
                 for (bucket, key), raw in zip(places, raws, strict=True):
-                    snapshot.take_own(own[bucket].actors, key, raw, folded, doubts)
+                    snapshot.take_own(own[bucket].actors, key, raw, records, doubts)
             if told > 1:
                 learned.learn(name, told)
             if not first and told < len(places) and not _counted_apart(name, raws, told):

@@ -25,6 +25,7 @@ class Table:
     """Totals by shard key. `dirty` is first in, first out, so that a flush can tell when it has passed a point."""
 
     __slots__ = (
+        "absent",
         "acknowledged",
         "changed",
         "dirty",
@@ -44,6 +45,7 @@ class Table:
         self.total: dict[bytes, int] = {}
         self.acknowledged: dict[bytes, int] = {}
         self.dirty: dict[bytes, None] = {}
+        self.absent: set[bytes] = set()  # a read found these deleted by somebody, and not lost: it need not ask again
         self.floored: set[bytes] = set()  # reported missing: they go again with their floor
         self.refused: dict[bytes, str] = {}  # Redis said no to these alone: kept, sent again when asked
         self.gated: set[bytes] = set()  # wait until their counter's larger number of shards is published
@@ -83,6 +85,8 @@ class Table:
         """Redis holds at least ``sent``."""
         if self.floored:
             self.floored.difference_update(sent)
+        if self.absent:
+            self.absent.difference_update(sent)
         if self.refused:
             for key in sent:
                 self.refused.pop(key, None)
@@ -95,6 +99,7 @@ class Table:
         """Nothing counts as acknowledged any more: every total is to be sent again."""
         self.acknowledged = {}
         self.floored.clear()
+        self.absent.clear()
         if self.changed is not None:
             self.changed.update(dict.fromkeys(self.total))
         self.dirty.update(dict.fromkeys(self.total))

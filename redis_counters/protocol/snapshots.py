@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from redis_counters.crdt.entries import live_total
@@ -17,7 +17,20 @@ from redis_counters.protocol.values import CounterValue
 Place = tuple[int, bytes]  # a shard's bucket and key
 Slot = tuple[bytes, bytes, Kind]  # a shard's key, the owner of an actor, increments or decrements
 Excess = tuple[bytes, Kind]  # a shard's key, increments or decrements
-Folded = dict[bytes, tuple[dict[bytes, int], dict[bytes, int]]]  # what an owner's actor had applied when it was folded
+
+
+class Records:
+    """What registries said during a fetch of actors whose slots were not as expected, by owner."""
+
+    __slots__ = ("as_expected", "folded", "lost")
+
+    def __init__(self) -> None:
+        self.folded: dict[bytes, tuple[dict[bytes, int], dict[bytes, int]]] = {}  # what was applied by then
+        self.lost: set[bytes] = set()  # the record is absent or behind: Redis has lost what was acknowledged
+        self.as_expected: set[bytes] = set()  # a slot that is absent was deleted
+
+
+Doubts = dict[bytes, tuple[Actor, list[tuple[Table, bytes]]]]  # by owner: the slots that are absent, or too low
 
 NOTHING: Mapping[Any, int] = {}  # of most snapshots; it is never written to
 NOTHING_MOVED: Copies = {}  # the same
@@ -58,10 +71,12 @@ class Snapshot:
         # That value with what waits in the buffer: in which epoch, how much of the buffer it has, and the value.
         self.ahead: tuple[int, int, CounterValue | None] = (-1, 0, None)
 
-    def take_own(
-        self, actors: Iterable[Actor], key: bytes, raw: object, folded: Folded, doubts: dict[bytes, Actor]
-    ) -> None:
-        """It holds what Redis has of own slots in a shard. ``doubts``: who lacks one that Redis may know of."""
+    def take_own(self, actors: Iterable[Actor], key: bytes, raw: object, records: Records, doubts: Doubts) -> None:
+        """It holds what Redis has of own slots in a shard.
+
+        ``doubts`` gets those that are absent though Redis may know of them, or lower than what it acknowledged: they
+        were deleted, folded or lost, which only the actor's record tells.
+        """
         for actor in actors:
             plus, minus, _ = actor.tables
             if not actor.id or (key not in plus.total and key not in minus.total):  # not opened yet: Redis has nothing
@@ -75,13 +90,21 @@ class Snapshot:
                     beyond = int(fields[copy + sign]) - live_total(fields.items(), sign)
                     self.excess = {**self.excess, (key, table.kind): max(0, beyond)}
                 slot, place = fields.get(actor.id + sign), (key, actor.owner, table.kind)
+                had = self.acknowledged.get(place, 0)
                 if slot is not None:
                     self.own = {**self.own, place: int(slot)}
-                elif actor.owner in folded:
-                    applied = max(folded[actor.owner][table.kind].get(key, 0), self.acknowledged.get(place, 0))
+                    doubtful = int(slot) < had
+                elif actor.owner in records.folded:
+                    applied = max(records.folded[actor.owner][table.kind].get(key, 0), had)
                     self.acknowledged = {**self.acknowledged, place: applied}
-                elif actor.told_of(table.kind, key) > self.acknowledged.get(place, 0):
-                    doubts[actor.owner] = actor
+                    continue
+                elif actor.owner in records.lost:
+                    self.acknowledged = {**self.acknowledged, place: 0}
+                    continue
+                else:
+                    doubtful = actor.told_of(table.kind, key) > had or (had > 0 and key not in table.absent)
+                if doubtful and actor.owner not in records.lost and actor.owner not in records.as_expected:
+                    doubts.setdefault(actor.owner, (actor, []))[1].append((table, key))
 
     def lacks(self, owner: bytes, table: Table, key: bytes) -> tuple[int, int]:
         """Return what it lacks of an own slot, and what of the slot is not acknowledged."""
@@ -90,6 +113,11 @@ class Snapshot:
         if slot is None:  # deleted or folded, as far as it was acknowledged before we looked
             slot = self.acknowledged.get((key, owner, table.kind), 0)
         return max(0, total - slot), total - table.acknowledged.get(key, 0)
+
+    def forget_acknowledged(self, folded: Collection[bytes]) -> None:
+        """Own slots that are absent count in full, but for those of actors that were folded."""
+        if self.acknowledged:
+            self.acknowledged = {place: n for place, n in self.acknowledged.items() if place[1] in folded}
 
     def twice(self, buckets: list[Bucket]) -> int:
         """Return how much of what it lacks of own slots a peer had told already: that is counted in it.

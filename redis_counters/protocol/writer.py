@@ -18,6 +18,7 @@ from redis_counters.protocol.durability import confirm, shortfall
 from redis_counters.protocol.frequent import Frequent
 from redis_counters.protocol.gates import Gates
 from redis_counters.protocol.keys import name_of, shard_of
+from redis_counters.protocol.looks import Looks
 from redis_counters.protocol.outstanding import Outstanding
 from redis_counters.protocol.recorder import Recorder
 from redis_counters.protocol.refusals import error_for, raise_refused, refusal, surely_not_applied
@@ -53,6 +54,8 @@ class Writer(Outstanding):
         self.uncertain = 0  # times that nobody could tell how far an actor got
         self.grown = 0  # times that a counter got more shards for what it is written to
         self.frequent = Frequent(self.shards)
+        self.looks = Looks()
+        self._accepted_before = 0  # by the beginning of the last round
         self.closing = False
         self.torn = False  # a round was ended in the middle of something, see `mend`
         self.round_open = False  # the round's batch has not all its places yet
@@ -65,6 +68,11 @@ class Writer(Outstanding):
         """As `drain`; also sees whether the buffer is full. Cost: also O(buckets)."""
         self.drain()
         self.full = self.waiting() >= self.settings.max_pending
+
+    @property
+    def turns(self) -> tuple[int, int, int]:
+        """What of own state has gone another way: a snapshot that was asked for before and after it is of no time."""
+        return self.drops, self.folds, self.losses
 
     # -- requests go out, answers come in
 
@@ -87,6 +95,10 @@ class Writer(Outstanding):
         for table in self._tables():
             table.stop = ALL
         self.place_some()
+        if self.accepted != self._accepted_before:
+            self._accepted_before, self.looks.used_at = self.accepted, now
+        if self.looks.due(self.actors(), now):
+            self.looks.begin(self.actors(), now)
 
     def mend(self) -> None:
         """After an exception in the middle of a round (out of a signal handler): what may be half done is done again.
@@ -149,7 +161,10 @@ class Writer(Outstanding):
         """Take in the answer to a request. Raises nothing: what went wrong is in `errors`."""
         actor, bucket = request.actor, self.buckets[request.actor.bucket]
         script = request.command.script
-        assert script is not None
+        if script is None:
+            bucket.busy = False
+            actor.seen(raw, now)
+            return
         if isinstance(raw, ErrorReply):
             if surely_not_applied(raw):
                 actor.void()
@@ -258,7 +273,7 @@ class Writer(Outstanding):
     def probe_all(self) -> None:
         """Every actor is to see whether Redis still has what it acknowledged."""
         for actor in self.actors():
-            actor.probe = actor.phase is Phase.ACTIVE
+            actor.probe = actor.phase is Phase.ACTIVE and actor.base > 0
 
     def unanswered(self, request: Request) -> None:
         """The connection broke or the time is over: what was sent may or may not have been applied."""
@@ -348,5 +363,8 @@ class Writer(Outstanding):
         )
 
     def house_due(self, now: float) -> bool:
-        """True if some actor should be looked at for rotation, or may end."""
-        return any(len(bucket.actors) > 1 or bucket.due(now) for bucket in self.buckets)
+        """True if some actor should be looked at for rotation, may end, or should ask what Redis has."""
+        if any(len(bucket.actors) > 1 or bucket.due(now) for bucket in self.buckets):
+            return True
+        asks = any(actor.probe and actor.phase is Phase.ACTIVE for actor in self.actors())
+        return asks or self.looks.due(self.actors(), now)

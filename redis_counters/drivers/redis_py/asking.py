@@ -16,6 +16,7 @@ from redis_counters.drivers.redis_py.cancelling import cancellable
 from redis_counters.drivers.redis_py.clients import (
     Client,
     Connection,
+    KnownConnections,
     Pool,
     disconnect_idle_asyncio,
     disconnect_now,
@@ -103,7 +104,7 @@ async def ask_asyncio(client: Client, commands: Sequence[Command]) -> list[objec
     try:
         if len(commands) > 1 or len(commands[0].keys) > MANY_KEYS:
             try:
-                async with AsyncioLane(client, alone=True) as lane:
+                async with AsyncioLane(client, KnownConnections(), alone=True) as lane:
                     return await lane.exchange(commands)
             except exceptions.ConnectionError:
                 pass

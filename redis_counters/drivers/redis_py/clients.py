@@ -8,6 +8,7 @@ import inspect
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Protocol, cast
+from weakref import WeakSet
 
 from redis import exceptions
 
@@ -42,6 +43,23 @@ class Client(Protocol):
     connection_pool: Any
 
     def execute_command(self, *args: Any, **options: Any) -> Any: ...
+
+
+class KnownConnections:
+    """Which network connections commands have gone over. redis-py keeps its objects, and connects them anew unseen."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: WeakSet[Any] = WeakSet()
+
+    def is_new(self, connection: object) -> bool:
+        """True the first time."""
+        link = getattr(connection, "_sock", None) or getattr(connection, "_writer", None) or connection
+        if link in self._known:
+            return False
+        self._known.add(link)
+        return True
 
 
 def pool_of(client: object) -> Pool:

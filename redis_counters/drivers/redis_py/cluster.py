@@ -20,7 +20,7 @@ from redis.cluster import PRIMARY, ClusterNode
 from redis_counters.drivers.pacing import again_options
 from redis_counters.drivers.redis_py import inherited
 from redis_counters.drivers.redis_py.asked import Asked
-from redis_counters.drivers.redis_py.clients import disconnect_idle
+from redis_counters.drivers.redis_py.clients import KnownConnections, disconnect_idle
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.redis_py.hash_slots import BROKEN, Address, HashSlots, primaries_in
 from redis_counters.drivers.redis_py.lanes import REPLY_TIMEOUT, BlockingLane, Exchanging
@@ -39,6 +39,7 @@ class Cluster(HashSlots):
         self, open_client: Callable[[], Any], options: dict[str, Any], addresses: Sequence[Address] = ()
     ) -> None:
         super().__init__(None)
+        self._known = KnownConnections()
         self._open = open_client
         self._addresses = addresses  # that the caller has named: they may lead elsewhere by now, which redis-py forgets
         self._options = options
@@ -118,7 +119,7 @@ class Cluster(HashSlots):
             make_node: Any = ClusterNode
             node = make_node(*address, PRIMARY)
             client.nodes_manager.nodes_cache[node.name] = node  # as redis-py does, which will close it
-        return BlockingLane(client.get_redis_connection(node))
+        return BlockingLane(client.get_redis_connection(node), self._known)
 
     def disconnect_idle(self) -> None:
         if self._client is not None:
@@ -181,6 +182,10 @@ class ClusterLane(Exchanging):
             part = Sent(sent.command, sent.text)
             sent.parts.append(part)
             self._send_to(address, part)
+
+    def on_new_connection(self) -> bool:
+        new = [lane.on_new_connection() for lane in self._lanes.values()]  # each is asked
+        return self._under_way.was_redirected() or any(new)
 
     def receive(self, meanwhile: Callable[[], None], every: float) -> object:
         sent = self._under_way.next_wanted()

@@ -20,6 +20,7 @@ from redis.cluster import PRIMARY
 from redis_counters.drivers.pacing import again_options
 from redis_counters.drivers.redis_py import inherited
 from redis_counters.drivers.redis_py.asked import Asked
+from redis_counters.drivers.redis_py.clients import KnownConnections
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.redis_py.hash_slots import BROKEN, Address, HashSlots, primaries_in
 from redis_counters.drivers.redis_py.lanes import AsyncioLane, AwaitedExchanging
@@ -39,6 +40,7 @@ class ClusterAsyncio(HashSlots):
 
     def __init__(self, client: RedisCluster) -> None:
         super().__init__(client)
+        self._known = KnownConnections()
         self._named = dict(client.nodes_manager.startup_nodes)  # they may lead elsewhere by now, which redis-py forgets
         self._lock = asyncio.Lock()
         self._nodes: dict[Address, Redis] = {}
@@ -138,7 +140,7 @@ class ClusterAsyncio(HashSlots):
                 node = ClusterNode(*address, PRIMARY, **options)
             pool = ConnectionPool(connection_class=node.connection_class, **_options(node))
             self._nodes[address] = Redis(connection_pool=pool)
-        return AsyncioLane(self._nodes[address])
+        return AsyncioLane(self._nodes[address], self._known)
 
     def drop_connections(self, *, of_parent: bool) -> None:
         self._lock = asyncio.Lock()
@@ -207,6 +209,10 @@ class ClusterLaneAsyncio(AwaitedExchanging):
             part = Sent(sent.command, sent.text)
             sent.parts.append(part)
             await self._send_to(address, part)
+
+    def on_new_connection(self) -> bool:
+        new = [lane.on_new_connection() for lane in self._lanes.values()]  # each is asked
+        return self._under_way.was_redirected() or any(new)
 
     async def receive(self) -> object:
         sent = self._under_way.next_wanted()

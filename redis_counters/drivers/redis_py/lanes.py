@@ -16,6 +16,7 @@ from redis_counters.drivers.redis_py.cancelling import within
 from redis_counters.drivers.redis_py.clients import (
     Client,
     Connection,
+    KnownConnections,
     disconnect_idle,
     disconnect_idle_asyncio,
     disconnect_now,
@@ -33,13 +34,22 @@ REPLY_TIMEOUT = 10.0  # seconds that a lane waits for an answer where the client
 class _Lane:
     """What is known of a lane, whoever waits on it."""
 
-    def __init__(self, client: Client, *, alone: bool = False) -> None:
+    def __init__(self, client: Client, known: KnownConnections, *, alone: bool = False) -> None:
         self.client = client
+        self._known = known
+        self._asked_about = False  # whether the connection is new
         self._reply_of = reply_to_one if alone else error_reply  # alone: the client knows of no other server
         self._pool = pool_of(client)
         self._unread = 0
         self._misled = False  # the server says that it is no primary
         self._connection: Connection | None = None
+
+    def on_new_connection(self) -> bool:
+        """True if its connection was never asked about before."""
+        if self._asked_about or self._connection is None:
+            return False
+        self._asked_about = True
+        return self._known.is_new(self._connection)
 
     def _read(self, answer: object) -> object:
         """Return an answer that was read; an error of Redis as an `ErrorReply`."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from redis_counters.drivers.redis_py import inherited
 from redis_counters.drivers.redis_py.asking import ask, ask_asyncio
-from redis_counters.drivers.redis_py.clients import Client, disconnect_idle
+from redis_counters.drivers.redis_py.clients import Client, KnownConnections, disconnect_idle
 from redis_counters.drivers.redis_py.hashes import Hashes
 from redis_counters.drivers.redis_py.lanes import AsyncioLane, BlockingLane
 from redis_counters.protocol.commands import Command
@@ -20,6 +20,7 @@ class _Single:
 
     def __init__(self, client: Client) -> None:
         self.client = client
+        self._known = KnownConnections()
 
     def reply_timeout(self) -> float | None:
         pool = self.client.connection_pool
@@ -36,7 +37,7 @@ class Single(_Single):
         self._hashes = Hashes()
 
     def lane(self) -> BlockingLane:
-        return BlockingLane(self.client, alone=True)
+        return BlockingLane(self.client, self._known, alone=True)
 
     def ask(self, commands: Sequence[Command]) -> list[object]:
         return ask(self.client, commands, self._hashes)
@@ -54,7 +55,7 @@ class SingleAsyncio(_Single):
     """A client of redis.asyncio."""
 
     def lane(self) -> AsyncioLane:
-        return AsyncioLane(self.client, alone=True)
+        return AsyncioLane(self.client, self._known, alone=True)
 
     async def ask(self, commands: Sequence[Command]) -> list[object]:
         return await ask_asyncio(self.client, commands)

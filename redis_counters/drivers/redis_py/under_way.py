@@ -59,6 +59,7 @@ class UnderWay:
         self._slots = slots
         self._sent: dict[Address, deque[Sent]] = {}  # per server, in the order of its answers
         self._order: deque[Sent] = deque()  # in the order in which they are wanted
+        self._redirected = False  # since that was asked
         self._lost: dict[Address, CounterError] = {}  # servers that were not reached, or broke off
 
     def new(self, command: Command, text: bool) -> Sent:
@@ -66,6 +67,11 @@ class UnderWay:
         sent = Sent(command, text)
         self._order.append(sent)
         return sent
+
+    def was_redirected(self) -> bool:
+        """True if a command had to go to another server since this was last asked."""
+        was, self._redirected = self._redirected, False
+        return was
 
     def next_wanted(self) -> Sent:
         """Take the command whose answer is wanted next."""
@@ -98,6 +104,7 @@ class UnderWay:
             sent.answer = answer
             return None
         sent.redirections += 1
+        self._redirected = True
         return sent, elsewhere
 
     def lose(self, address: Address, error: BaseException) -> None:

@@ -143,6 +143,8 @@ class Rounds(ABC):
                         answer = recording is not None and await recording.record(step.recorder)
                     else:
                         answer = await lane.receive()
+                        if lane.on_new_connection():
+                            self.core.new_connection()
                         self._progressed()
         finally:
             ticker.cancel()

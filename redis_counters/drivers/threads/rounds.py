@@ -153,6 +153,9 @@ class Rounds:
                         answer = recording is not None and recording.record(step.recorder)
                     else:
                         answer = lane.receive(self._meanwhile, self.core.settings.flush_interval)
+                        if lane.on_new_connection():
+                            with self.lock:
+                                self.core.new_connection()
         finally:
             with self.lock:
                 steps.close()
