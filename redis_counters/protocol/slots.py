@@ -104,6 +104,7 @@ class Table:
             self.changed.update(dict.fromkeys(self.total))
         self.dirty.update(dict.fromkeys(self.total))
         self.must = self.end
+        self.stop = max(self.stop, self.end)  # others miss it until it is there, so it need not wait for the next round
 
     def send_again(self) -> None:
         """What is not acknowledged and not refused is to be sent, whatever was done with it before."""

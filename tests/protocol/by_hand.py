@@ -54,8 +54,8 @@ class ByHand:
 
     def answer(self, request: Request, now: float = 0.0) -> None:
         """The request reaches the server, and its answer the writer."""
-        assert request.command.script is not None
-        self.sent[request.command.script] += 1
+        if request.command.script is not None:
+            self.sent[request.command.script] += 1
         self.writer.answered(request, run(self.client, request.command), now)
 
     def go_on(self, now: float = 0.0, each: Callable[[], None] = lambda: None) -> None:
@@ -70,7 +70,7 @@ class ByHand:
 
     def round(self, now: float = 0.0) -> None:
         """A round with nothing counted meanwhile."""
-        self.writer.new_round()
+        self.writer.new_round(now)
         self.go_on(now)
 
     def pumped_round(self, meanwhile: Callable[[], None]) -> Counter[Script]:
