@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -103,7 +104,7 @@ def test_a_process_that_counts_looks_every_second_and_an_idle_one_ever_more_seld
         if hand.writer.looks.due(hand.writer.actors(), now):
             due.append(now)
             hand.round(now)
-    pauses = [after - before for before, after in zip(due, due[1:], strict=False)]
+    pauses = [after - before for before, after in pairwise(due)]
     assert pauses[0] <= BUSY_PAUSE + 0.5
     assert pauses == sorted(pauses)
     assert max(pauses) == IDLE_PAUSE
