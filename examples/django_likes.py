@@ -44,7 +44,8 @@ PAGE = """
 {% for post, title, name in posts %}
 {% liked name user as mine %}
 <form method="post" action="/posts/{{ post }}/{% if mine %}unlike{% else %}like{% endif %}">{% csrf_token %}
-{{ title }}: {% counter name max_age=0 %} likes <button>{% if mine %}Unlike{% else %}Like{% endif %}</button></form>
+{% counter name max_age=0 as likes %}
+{{ title }}: {{ likes }} like{{ likes|pluralize }} <button>{% if mine %}Unlike{% else %}Like{% endif %}</button></form>
 {% endfor %}
 """
 

@@ -43,8 +43,9 @@ async def page(counters: AppCounters, user: Annotated[str | None, Cookie()] = No
     rows = []
     for (post, title), name, liked in zip(POSTS.items(), names, mine, strict=True):
         action = "unlike" if liked else "like"
+        unit = "like" if likes[name] == 1 else "likes"
         rows.append(
-            f'<form method="post" action="/posts/{post}/{action}">{title}: {likes[name]} likes '
+            f'<form method="post" action="/posts/{post}/{action}">{title}: {likes[name]} {unit} '
             f"<button>{action.title()}</button></form>"
         )
     response = HTMLResponse(f"<h1>Posts</h1>{''.join(rows)}")

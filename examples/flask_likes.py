@@ -12,7 +12,7 @@ POSTS = {1: "Tides", 2: "Bees", 3: "Bread"}
 PAGE = """
 <h1>Posts</h1>
 {% for post, title, likes, action in rows %}
-<form method="post" action="/posts/{{ post }}/{{ action }}">{{ title }}: {{ likes }} likes
+<form method="post" action="/posts/{{ post }}/{{ action }}">{{ title }}: {{ likes }} like{{ 's' if likes != 1 }}
 <button>{{ action.title() }}</button></form>
 {% endfor %}
 """

@@ -39,8 +39,9 @@ async def page(counters: AppCounters, user: FromCookie[str | None] = None) -> Re
     rows = []
     for (number, title), name, liked in zip(POSTS.items(), names, mine, strict=True):
         action = "unlike" if liked else "like"
+        unit = "like" if likes[name] == 1 else "likes"
         rows.append(
-            f'<form method="post" action="/posts/{number}/{action}">{title}: {likes[name]} likes '
+            f'<form method="post" action="/posts/{number}/{action}">{title}: {likes[name]} {unit} '
             f"<button>{action.title()}</button></form>"
         )
     cookie = Cookie(key="user", value=user, httponly=True, samesite="lax")

@@ -63,10 +63,10 @@ def test_without_javascript(page: Page, browser: Browser) -> None:
     """Counts are there, a button posts its form and leads back to its card, and so do the switches."""
     tab = opened(browser(javascript=False), page.url)
     assert not tab.find(".chart").is_displayed()
-    assert (tab.likes(13), tab.liked(13)) == (0, False)
+    assert (tab.likes(13), tab.liked(13), tab.text("#post-13 .like")) == (0, False, "Like")
     tab.button(13).click()
     until(lambda: tab.here().current_url == f"{page.url}/#post-13", "back at the card")
-    assert (tab.likes(13), tab.liked(13)) == (1, True)
+    assert (tab.likes(13), tab.liked(13), tab.text("#post-13 .like")) == (1, True, "Liked")
     server_says(page, 13, 1)
     tab.here().refresh()
     assert (tab.likes(13), tab.liked(13)) == (1, True)
@@ -81,9 +81,10 @@ def test_without_javascript(page: Page, browser: Browser) -> None:
     assert tab.here().current_url == f"{page.url}/"
 
 
-@pytest.mark.parametrize("size", [NARROW, WIDE, (320, 640), (820, 1180)], ids=lambda size: str(size[0]))
+@pytest.mark.parametrize("size", [NARROW, WIDE, (320, 640), (375, 667), (820, 1180)], ids=lambda size: str(size[0]))
 def test_it_fits(page: Page, browser: Browser, size: tuple[int, int]) -> None:
-    """Nothing is wider than the screen, and what is to be touched is large enough for a finger."""
+    """Nothing is wider than the screen, what is to be touched is large enough for a finger, and a post can be liked
+    before anything is scrolled: on a phone the panel comes after the first post."""
     driver = browser(NARROW)
     screen = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": size[0] < 500}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
@@ -94,6 +95,13 @@ def test_it_fits(page: Page, browser: Browser, size: tuple[int, int]) -> None:
     assert len(heights) == 22
     assert min(heights) >= 44
     tab.keep_picture(f"width-{size[0]}")
+    foot = tab.button(1).rect["y"] + tab.button(1).rect["height"]
+    assert foot <= size[1], "the first like button is on the first screen"
+    order = "return [...arguments].map(id => document.getElementById(id).getBoundingClientRect().top)"
+    first, panel, second = tab.ask(order, "post-1", "panel", "post-2")
+    assert first < panel < second if size[0] < 500 else panel <= first == second
+    tab.ask("location.hash = 'posts'")
+    assert tab.ask("return document.activeElement.id") == "posts", "the posts can be skipped to"
 
 
 CONTRAST = """
@@ -140,8 +148,13 @@ def test_it_says_what_it_is_to_those_who_do_not_see_it(page: Page, browser: Brow
     told = [(node["role"]["value"], node.get("name", {}).get("value", "")) for node in nodes if not node["ignored"]]
     assert told.count(("button", "Like")) == 20
     assert {("switch", "A crowd"), ("switch", "A bad link"), ("heading", "Likes that add up")} <= set(told)
-    assert ("complementary", "All likes, counted twice") in told
+    assert ("complementary", "Every like, counted two ways") in told
     assert ("article", "The harbour before six") in told
+    tab.button(17).click()
+    shows(tab, 17, 1, True)
+    nodes = driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+    buttons = [node["name"]["value"] for node in nodes if not node["ignored"] and node["role"]["value"] == "button"]
+    assert (buttons.count("Like"), buttons.count("Liked")) == (19, 1)
     assert len({name for role, name in told if role == "article"}) == 20
     assert driver.find_element(By.TAG_NAME, "html").get_attribute("lang") == "en"
     areas = driver.find_elements(By.CSS_SELECTOR, "[aria-live], [role=status]")

@@ -46,8 +46,10 @@ def through(send: Callable[[], Answer]) -> None:
 
 
 def rows(page: str) -> list[tuple[int, str]]:
-    """Return the number of likes of each post, and what its button does."""
-    return [(int(count), action) for count, action in re.findall(r"(\d+) likes <button>(\w+)", page)]
+    """Return the number of likes of each post, in the singular where it is one, and what its button does."""
+    found = re.findall(r"(\d+) (likes?)\s<button>(\w+)", page)
+    assert all((unit == "like") == (count == "1") for count, unit, _ in found), found
+    return [(int(count), action) for count, _, action in found]
 
 
 @pytest.mark.parametrize("name", BUTTONS)
