@@ -73,6 +73,14 @@ def write_page(outcomes: list[Outcome], where: dict[str, Any], page: Path = PAGE
     page.write_text(f"{before}{BEGIN}\n{markdown(outcomes, where)}\n{END}{after}")
 
 
+DRAWN = {"incr": "tab:red", "ours": "tab:green"}
+
+
+def at_stake(outcomes: list[Outcome]) -> list[tuple[str, dict[str, Outcome]]]:
+    """The rows of the picture: those in which one of the sides that it shows is wrong. The table has all of them."""
+    return [(fault, sides) for fault, sides in rows(outcomes) if any(sides[side].error for side in DRAWN)]
+
+
 def draw(outcomes: list[Outcome], path: Path = PICTURE) -> None:
     """A picture: per 1,000 increments, how many are lost (to the left) or counted too often (to the right)."""
     import matplotlib as mpl
@@ -80,9 +88,9 @@ def draw(outcomes: list[Outcome], path: Path = PICTURE) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    table = rows(outcomes)
+    table = at_stake(outcomes)
     figure, axes = plt.subplots(figsize=(11, 0.36 * len(table) + 1), layout="constrained")
-    for side, colour, shift in (("incr", "tab:red", -0.19), ("ours", "tab:green", 0.19)):
+    for (side, colour), shift in zip(DRAWN.items(), (-0.19, 0.19), strict=True):
         errors = [1000 * sides[side].error / sides[side].issued for _, sides in table]
         places = [place + shift for place in range(len(table))]
         axes.barh(places, errors, height=0.36, color=colour, label=HEADS[side])

@@ -9,6 +9,7 @@ import pytest
 from tests.faults import report
 from tests.faults.campaign import FAULTS, SMALL, Fault, run
 from tests.faults.sides import SIDES
+from tests.faults.world import Outcome
 from tests.needs import needs_matplotlib
 from tests.servers import Kind
 
@@ -38,6 +39,19 @@ def test_the_page_shows_the_kept_run(tmp_path: Any) -> None:
     page.write_text(report.PAGE.read_text())
     report.write_page(*report.load(), page=page)
     assert page.read_text() == report.PAGE.read_text()
+
+
+def test_the_picture_has_the_rows_where_something_is_at_stake() -> None:
+    """INCR or redis-counters is wrong there; where both are right there is nothing to see, but a row in the table."""
+    outcomes, _where = report.load()
+    off = {each.fault for each in outcomes if each.side in ("incr", "ours") and each.error}
+    drawn = [fault for fault, _ in report.at_stake(outcomes)]
+    assert drawn == [fault.title for fault in FAULTS if fault.title in off]
+    assert 0 < len(drawn) < len(FAULTS)
+    pipeline_only = [Outcome("a fault", side, 10, 0, 10 + (side == "pipeline"), 1) for side in SIDES]
+    assert report.at_stake(pipeline_only) == []
+    ours = [Outcome("a fault", side, 10, 0, 10 - (side == "ours"), 1) for side in SIDES]
+    assert [fault for fault, _ in report.at_stake(ours)] == ["a fault"]
 
 
 def test_the_picture_can_be_drawn(tmp_path: Any) -> None:
