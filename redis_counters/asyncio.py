@@ -13,6 +13,7 @@ from redis_counters.drivers.dropped import when_dropped
 from redis_counters.drivers.pacing import all_of
 from redis_counters.drivers.redis_py.transports import transport_of_asyncio
 from redis_counters.drivers.tasks import TaskRunner
+from redis_counters.errors import not_applied
 from redis_counters.events import Event
 from redis_counters.face import CounterBase, CountersBase, check_options, make_core, names_bytes
 from redis_counters.face import nothing_asyncio as nothing
@@ -244,7 +245,8 @@ class Counters(CountersBase, KeyedCounters):
         """
         from redis_counters.protocol.inspection import inspect
 
-        return await self._runner.ask(all_of(inspect(self._core.reads, name)))
+        with not_applied:
+            return await self._runner.ask(all_of(inspect(self._core.reads, name)))
 
 
 class Counter(CounterBase):

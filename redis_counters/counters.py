@@ -12,6 +12,7 @@ from redis_counters.drivers.dropped import when_dropped
 from redis_counters.drivers.pacing import all_of
 from redis_counters.drivers.redis_py.transports import transport_of
 from redis_counters.drivers.threads import ThreadRunner
+from redis_counters.errors import not_applied
 from redis_counters.events import Event
 from redis_counters.face import CounterBase, CountersBase, check_options, make_core, names_bytes, nothing
 from redis_counters.face_keyed import KeyedCounters
@@ -216,7 +217,8 @@ class Counters(CountersBase, KeyedCounters):
         """
         from redis_counters.protocol.inspection import inspect
 
-        return self._runner.ask(all_of(inspect(self._core.reads, name)))
+        with not_applied:
+            return self._runner.ask(all_of(inspect(self._core.reads, name)))
 
 
 class Counter(CounterBase):

@@ -8,6 +8,8 @@ Refused            what Redis holds or allows  no, nothing changed              
 Unavailable        the server or the network   not as far as is known; kept and retried   not needed; doing it is safe
 OutcomeUnknown     the network                 perhaps                                    not safe
 =================  ==========================  =========================================  =========================
+
+That is what they say in general; ``outcome`` of an error says it of the very call that raised it.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from contextlib import suppress
+from enum import Enum
+from types import TracebackType
 from typing import TypeVar
 
 __all__ = [
@@ -23,6 +27,7 @@ __all__ = [
     "KeyConflict",
     "NotPermitted",
     "NotRecorded",
+    "Outcome",
     "OutcomeUnknown",
     "Overflow",
     "Refused",
@@ -37,13 +42,28 @@ __all__ = [
 E = TypeVar("E", bound="CounterError")
 
 
+class Outcome(Enum):
+    """What has become of what a call was to do, when it raises. A call that only reads has nothing to apply."""
+
+    NOT_APPLIED = "not applied"
+    """It has not happened, and will not by itself."""
+    KEPT = "kept and retried"
+    """It is kept here, or in the journal, and sent again by itself, without counting twice."""
+    APPLIED = "applied"
+    """It is done on the primary; that it is durable is not confirmed."""
+    UNKNOWN = "unknown"
+    """It may be done, or in part, or not at all; nobody repeats it but the caller."""
+
+
 class CounterError(Exception):
     """Whatever this library raises, except the built-in TypeError for an argument of the wrong type.
 
+    ``outcome``: what has become of what the call was to do.
     ``taken``: of `reset` and `delete`, what they took away all the same, in other shards; else 0.
     """
 
     taken: int = 0
+    outcome: Outcome = Outcome.UNKNOWN
 
 
 class UsageError(CounterError, ValueError):
@@ -53,6 +73,8 @@ class UsageError(CounterError, ValueError):
     token or ttl; else None, and the program is wrong.
     """
 
+    outcome = Outcome.NOT_APPLIED
+
     def __init__(self, message: str = "", *, argument: str | None = None) -> None:
         super().__init__(message)
         self.argument = argument
@@ -60,6 +82,8 @@ class UsageError(CounterError, ValueError):
 
 class Refused(CounterError):
     """Redis, or what it holds, said no: nothing changed. ``counter`` names the counter concerned, if it was one."""
+
+    outcome = Outcome.NOT_APPLIED
 
     def __init__(self, message: str, *, counter: bytes | None = None) -> None:
         super().__init__(message)
@@ -107,13 +131,19 @@ class Unavailable(CounterError):
 class BufferFull(Unavailable):
     """`max_pending` names wait for Redis already: this call was not counted, it may be repeated later."""
 
+    outcome = Outcome.NOT_APPLIED
+
 
 class NotRecorded(Unavailable):
     """The journal cannot be written. A call that raises this was not counted, it may be repeated later."""
 
+    outcome = Outcome.NOT_APPLIED
+
 
 class Unconfirmed(Unavailable):
     """Applied on the primary; Redis answers, but cannot confirm what `durability` asks for."""
+
+    outcome = Outcome.APPLIED
 
 
 class OutcomeUnknown(CounterError):
@@ -126,6 +156,37 @@ def quoted(name: str | bytes) -> str:
         with suppress(UnicodeDecodeError):
             return repr(name.decode())
     return repr(name)
+
+
+def with_outcome(error: E, outcome: Outcome) -> E:
+    """Return the error, which says now what has become of the call."""
+    error.outcome = outcome
+    return error
+
+
+class _NotApplied:
+    """A context in which is only read, or done what comes before: whatever is raised there, nothing was applied."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if isinstance(error, CounterError):
+            error.outcome = Outcome.NOT_APPLIED
+
+
+not_applied = _NotApplied()
+
+
+def without_traceback(error: E, cause: BaseException | None = None) -> E:
+    """Return the same error, and its cause, without where they came up: who keeps one keeps no frames with it."""
+    told = copy.copy(error)
+    if cause is not None and cause is not error:
+        with suppress(Exception):  # not everything can be copied
+            told.__cause__ = copy.copy(cause)
+    return told
 
 
 def reworded(error: E, message: str) -> E:

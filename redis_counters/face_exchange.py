@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from redis_counters.drivers.exchange.threads import ThreadExchange
 from redis_counters.drivers.redis_py.transports import transport_of
-from redis_counters.errors import Unavailable
+from redis_counters.errors import Unavailable, not_applied
 from redis_counters.face import OnePerProcess, names_bytes
 from redis_counters.face_exchange_base import make_places, open_places, reading_core, skew
 from redis_counters.protocol.durability import Durability
@@ -114,11 +114,12 @@ class Exchange(OnePerProcess):
         Cost: as `Counters.get_many` in every region. Raises: Unavailable, if one does not answer.
         """
         wanted = names_bytes(names)
-        values = [
-            self._runner.ask(name, reading_core(self._places, place).reads.fetch(wanted.values()))
-            for name, place in self._runner.opened().items()
-            if wanted  # to ask for nothing would be to wait for an answer that does not come
-        ]
+        with not_applied:
+            values = [
+                self._runner.ask(name, reading_core(self._places, place).reads.fetch(wanted.values()))
+                for name, place in self._runner.opened().items()
+                if wanted  # to ask for nothing would be to wait for an answer that does not come
+            ]
         return skew(wanted, values)
 
     def regions(self) -> dict[str, RegionStatus]:
@@ -126,7 +127,8 @@ class Exchange(OnePerProcess):
 
         Cost: one round trip to each. Raises nothing for a region that does not answer: its ``error`` says so.
         """
-        names = [name.encode() for name in self._runner.opened()]
+        with not_applied:
+            names = [name.encode() for name in self._runner.opened()]
         return {status.name: status for status in self._runner.operate(see(self._places.common, names))}
 
     def add_regions(self, regions: Mapping[str, Any], *, links: Iterable[tuple[str, str]] | None = None) -> None:

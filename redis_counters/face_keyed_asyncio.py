@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from redis_counters.drivers.tasks import TaskRunner
+from redis_counters.errors import not_applied
 from redis_counters.face import Named
 from redis_counters.protocol.settings import checked_age
 from redis_counters.protocol.values import CounterValue, Name, name_bytes
@@ -115,13 +116,15 @@ class Likes(Named):
         """
         from redis_counters.protocol import keyed_uses
 
-        return (await self._counters._use(keyed_uses.has(self._name, (user,))))[user]
+        with not_applied:
+            return (await self._counters._use(keyed_uses.has(self._name, (user,))))[user]
 
     async def has_many(self, users: Iterable[U]) -> dict[U, bool]:
         """Return who of these users likes; keys are the users as given. Otherwise as `has`."""
         from redis_counters.protocol import keyed_uses
 
-        return await self._counters._use(keyed_uses.has(self._name, users))
+        with not_applied:
+            return await self._counters._use(keyed_uses.has(self._name, users))
 
     async def value(self, *, max_age: float | None = None) -> CounterValue:
         """Return how many users like; as `Counters.get`."""

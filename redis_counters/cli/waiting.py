@@ -6,7 +6,7 @@ import time
 
 from redis_counters import Counters
 from redis_counters.cli.stopping import Stop
-from redis_counters.errors import Unavailable
+from redis_counters.errors import Outcome, Unavailable, with_outcome
 
 PAUSE = 0.25  # seconds between two attempts
 
@@ -25,7 +25,7 @@ def wait_for_redis(counters: Counters, seconds: float | None, *, name: bytes = b
             first = first or error
             rest = deadline - time.monotonic()
             if rest <= 0:
-                raise Unavailable(f"{first}; nothing was counted") from None
+                raise with_outcome(Unavailable(f"{first}; nothing was counted"), Outcome.NOT_APPLIED) from None
             time.sleep(min(PAUSE, rest))
         else:
             return

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from redis_counters.drivers import exits
 from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.supervised import Supervised
-from redis_counters.errors import Unavailable, UsageError
+from redis_counters.errors import Outcome, Unavailable, UsageError, not_applied, with_outcome
 
 __all__ = ["EmbeddedServer", "find_server"]
 
@@ -71,9 +71,10 @@ class EmbeddedServer:
             process = Supervised([binary, *fixed, "--save", "", "--appendonly", "no", *arguments], directory)
         except OSError as error:
             shutil.rmtree(directory, ignore_errors=True)
-            raise Unavailable(f"{binary} could not be started: {error}") from error
+            raise with_outcome(Unavailable(f"{binary} could not be started: {error}"), Outcome.NOT_APPLIED) from error
         try:
-            _await(process, binary, path)
+            with not_applied:
+                _await(process, binary, path)
         except BaseException:
             process.stop()
             raise

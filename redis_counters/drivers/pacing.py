@@ -8,12 +8,14 @@ from typing import Any, TypeVar
 from redis_counters.errors import (
     BufferFull,
     CounterError,
+    Outcome,
     Overflow,
     Refused,
     Unavailable,
     Unconfirmed,
     UsageError,
     quoted,
+    with_outcome,
 )
 from redis_counters.events import EventKind
 from redis_counters.protocol.answers import all_answered
@@ -67,6 +69,13 @@ def round_error(core: Core) -> CounterError | None:
     return None
 
 
+def kept_if_refused(error: CounterError) -> CounterError:
+    """Return what a round failed for. Of what Redis refuses nothing is lost: it is sent again, as all that waits."""
+    if isinstance(error, Refused) and error.outcome is Outcome.NOT_APPLIED:
+        error.outcome = Outcome.KEPT
+    return error
+
+
 def all_of(asks: Generator[list[Command], list[object], R]) -> Generator[list[Command], list[object], R]:
     """A generator of questions that is over when there is no answer to one of them. Raises its error then."""
     answers: Any = None
@@ -85,15 +94,16 @@ def settle_flush(core: Core, reached: bool, limit: float, *, closed: bool, only:
     ``only``: what is refused of other counters is told by the next flush.
     """
     if not reached and closed:
-        raise unavailable(core, "the client was closed before all was applied", kept="not sent any more")
+        raise unavailable(core, "the client was closed before all was applied", over=True)
     if not reached:
-        raise unavailable(core, f"not all was applied within {round(limit, 2):g} s")
+        raise unavailable(core, f"not all was applied within {round(limit, 2):g} s", over=False)
     refusals = [each for each in core.writer.refusals() if only is None or each.counter in (None, only)]
     if refusals:
         first = refusals[0]
         if isinstance(first, Overflow) and first.counter is not None:
             del core.writer.overflowed[first.counter]  # told, and not kept: the next flush tells of the next one
-        raise first
+            raise first
+        raise with_outcome(first, Outcome.KEPT)
 
 
 def settle_close(core: Core, limit: float, refusal: Refused | None) -> None:
@@ -101,9 +111,9 @@ def settle_close(core: Core, limit: float, refusal: Refused | None) -> None:
     core.housekeeping.abandoned()  # what its janitor has done so far is told
     refusals = core.writer.refusals()
     if not core.writer.clean:
-        error = unavailable(core, f"closed before all was applied, after {round(limit, 2):g} s", kept=_left(core))
+        error = unavailable(core, f"closed before all was applied, after {round(limit, 2):g} s", over=True)
         not_delivered(core, "when closed")
-        raise refusal or error
+        raise error if refusal is None else with_outcome(refusal, error.outcome)
     if not core.writer.durable:
         raise refusal or Unconfirmed(
             f"closed before all was confirmed, after {round(limit, 2):g} s: {core.writer.shortfall or core.last_error}"
@@ -112,11 +122,8 @@ def settle_close(core: Core, limit: float, refusal: Refused | None) -> None:
         counter = None if each.counter is None else name_shown(each.counter)
         core.report(EventKind.NOT_DELIVERED, f"not in Redis when closed: {each}", counter)
     if refusals:
-        raise refusals[0]
-
-
-def _left(core: Core) -> str:
-    return "kept in the journal, for the next client with it" if core.left_in_journal else "not sent any more"
+        kept = core.left_in_journal and not isinstance(refusals[0], Overflow)
+        raise with_outcome(refusals[0], Outcome.KEPT if kept else Outcome.NOT_APPLIED)
 
 
 def not_delivered(core: Core, when: str) -> None:
@@ -140,9 +147,25 @@ def open_recording(core: Core, make: Callable[[], R]) -> R | None:
         raise UsageError(f"journal needs file locks (fcntl) and sqlite3, which are not here: {error}") from error
 
 
-def unavailable(core: Core, what: str, kept: str = "kept, and sent again without counting twice") -> Unavailable:
+def unavailable(core: Core, what: str, *, over: bool) -> Unavailable:
+    """Return the error, caused by what the last round failed for, or else by the time that has passed.
+
+    ``over``: the client is closed, and sends nothing any more.
+    """
     reason = f": {core.last_error}" if core.last_error else ""
-    return Unavailable(f"{what}{reason}; {kept}", pending=core.writer.pending())
+    if not over:
+        outcome, then = Outcome.KEPT, "kept, and sent again without counting twice"
+    elif core.left_in_journal:
+        outcome, then = Outcome.KEPT, "kept in the journal, for the next client with it"
+    else:
+        outcome, then = Outcome.UNKNOWN, "not sent any more"
+    pending = core.writer.pending()
+    if pending or core.writer.shortfall is None:
+        error = with_outcome(Unavailable(f"{what}{reason}; {then}", pending=pending), outcome)
+    else:
+        error = Unconfirmed(f"{what}{reason}")
+    error.__cause__ = core.cause or TimeoutError("Redis has not answered yet")
+    return error
 
 
 def buffer_full(core: Core, name: Name) -> BufferFull:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from redis_counters.crdt.tally import INT64_MAX
-from redis_counters.errors import CounterError, NotRecorded, Overflow, SchemaMismatch, quoted
+from redis_counters.errors import CounterError, NotRecorded, Overflow, SchemaMismatch, quoted, without_traceback
 from redis_counters.events import Event, EventKind, Observer
 from redis_counters.protocol.buffer import Buffer
 from redis_counters.protocol.expiries import Expiries, Expiry, Moment, future_milliseconds
@@ -52,6 +52,7 @@ class Core:
         self.undelivered = 0
         self.failing = False  # the last round did not go through
         self.last_error: str | None = None
+        self.cause: CounterError | None = None  # of the last round that did not go through
         self.known_shards: dict[bytes, int] = {}
         self.auto: set[bytes] = set()  # counters that handles asked to grow by themselves
         self.expiries = Expiries(journal=settings.journal is not None)
@@ -150,12 +151,13 @@ class Core:
             orphan.look(self.clock(), closing=self.writer.closing)
             yield from told(orphan.writer, flush_round(orphan.writer, self.clock), self.writer)
 
-    def failed(self, error: CounterError) -> None:
+    def failed(self, error: CounterError, cause: BaseException | None = None) -> None:
         """A round did not go through. What answers next may be another server, with an older state."""
         if not isinstance(error, NotRecorded):  # that is the disk's: Redis has answered
             self.writer.probe_all()
         self.failures += 1
         self.last_error = str(error)
+        self.cause = without_traceback(error, cause)
         if not self.failing:
             self.failing = True
             self.report(EventKind.FLUSH_FAILED, f"{error}; what is counted is kept, and sent again")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from redis_counters.errors import CounterError, Refused, Unconfirmed, UsageError, reworded
+from redis_counters.errors import CounterError, Outcome, Refused, Unconfirmed, UsageError, reworded, with_outcome
 from redis_counters.protocol.commands import Command, ErrorReply, NoAnswer
 from redis_counters.protocol.refusals import error_for
 from redis_counters.protocol.replies import BadReply
@@ -58,7 +58,12 @@ def confirm(durability: Durability) -> Command:
 
 
 def shortfall(durability: Durability, raw: object) -> CounterError | None:
-    """Return what the answer lacks, None if it confirms."""
+    """Return what the answer lacks, None if it confirms. What was to be confirmed is applied in any case."""
+    error = _shortfall(durability, raw)
+    return None if error is None else with_outcome(error, Outcome.APPLIED)
+
+
+def _shortfall(durability: Durability, raw: object) -> CounterError | None:
     if isinstance(raw, ErrorReply):
         if "unknown command" in raw.text.lower():
             return Refused(f"{APPLIED}: aof=True asks for WAITAOF, which this server does not have (Redis 7.2 does)")

@@ -14,7 +14,7 @@ from redis_counters.crdt.entries import Entries
 from redis_counters.crdt.moved import beyond_copies, copied_shards, copies_in
 from redis_counters.crdt.regional import parse_text
 from redis_counters.crdt.slotmap import parse
-from redis_counters.errors import CounterError, WrongType, quoted, reworded
+from redis_counters.errors import CounterError, Outcome, WrongType, quoted, reworded, with_outcome
 from redis_counters.protocol.answers import all_answered, reply_of
 from redis_counters.protocol.commands import Command, Script, hgetall
 from redis_counters.protocol.durability import Durability, shortfall
@@ -97,7 +97,7 @@ def with_taken(error: E, taken: Taken) -> E:
     shards = "1 shard" if taken.shards == 1 else f"{taken.shards} shards"
     told = reworded(error, f"{error}; taken away all the same, in {shards}: {taken.amount}")
     told.taken = taken.amount
-    return told
+    return told if told.outcome is Outcome.APPLIED else with_outcome(told, Outcome.UNKNOWN)
 
 
 def _shard_reset(keys: KeySpace, name: bytes, shard: int, *, delete: bool) -> Command:

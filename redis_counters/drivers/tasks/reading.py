@@ -10,7 +10,7 @@ from redis_counters.drivers.dropped import bare
 from redis_counters.drivers.pacing import all_of
 from redis_counters.drivers.redis_py.errors import no_connection_left
 from redis_counters.drivers.tasks.flusher import Flusher
-from redis_counters.errors import CounterError, Unavailable
+from redis_counters.errors import CounterError, Outcome, Unavailable, with_outcome
 from redis_counters.protocol.cached_reads import Claim, Ticket
 from redis_counters.protocol.commands import Command, NoAnswer
 from redis_counters.protocol.values import CounterValue
@@ -74,7 +74,7 @@ class Reading(Flusher):
                 return claim.values
             return claim.values | await self.ask(all_of(reads.fetch(claim.missing)))
         except CounterError as error:
-            failure = bare(error)
+            failure = bare(with_outcome(error, Outcome.NOT_APPLIED))
             raise
         finally:
             ticket.over = True

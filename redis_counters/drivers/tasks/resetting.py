@@ -5,7 +5,7 @@ from __future__ import annotations
 from redis_counters.drivers.pacing import closed
 from redis_counters.drivers.redis_py.errors import no_connection_left, translate
 from redis_counters.drivers.tasks.runner import TaskRunner
-from redis_counters.errors import CounterError, Unavailable
+from redis_counters.errors import CounterError, Unavailable, not_applied
 from redis_counters.protocol.durability import Durability, confirm
 from redis_counters.protocol.resetting import Taken, check_confirmed, take_away, with_taken
 
@@ -14,7 +14,8 @@ async def taken_away(runner: TaskRunner, name: bytes, *, delete: bool) -> int:
     """Return what the counter counted in Redis, and does no more."""
     if runner.refusing:
         raise closed()
-    await runner.flush(None, only=name)
+    with not_applied:
+        await runner.flush(None, only=name)
     taken = Taken()
     try:
         return await _taken_away(runner, name, taken, delete=delete)

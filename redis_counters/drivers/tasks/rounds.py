@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from redis_counters.drivers import exits
 from redis_counters.drivers.breaker import Breaker
 from redis_counters.drivers.dropped import bare
-from redis_counters.drivers.pacing import open_recording, round_error
+from redis_counters.drivers.pacing import kept_if_refused, open_recording, round_error
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.transport import AwaitedTransport
 from redis_counters.errors import Refused, Unavailable, UsageError
@@ -106,7 +106,7 @@ class Rounds(ABC):
             ours = translate(error)
             if ours is None:
                 raise
-            self.core.failed(ours)
+            self.core.failed(kept_if_refused(ours), error)
             if isinstance(ours, Unavailable) and ours is not error:  # not what Redis answers
                 self.breaker.failed(ours)
             self.refusal = bare(ours) if isinstance(ours, Refused) else None

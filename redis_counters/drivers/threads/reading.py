@@ -10,7 +10,7 @@ from redis_counters.drivers.dropped import bare
 from redis_counters.drivers.redis_py.errors import no_connection_left
 from redis_counters.drivers.threads.background import Bell
 from redis_counters.drivers.threads.flusher import Flusher
-from redis_counters.errors import CounterError, Unavailable
+from redis_counters.errors import CounterError, Outcome, Unavailable, with_outcome
 from redis_counters.protocol.answers import all_answered
 from redis_counters.protocol.cached_reads import Claim, Ticket
 from redis_counters.protocol.commands import Command, NoAnswer
@@ -105,7 +105,7 @@ class Reading(Flusher):
                         reads.forget(name)
             return values
         except CounterError as error:
-            failure = bare(error)
+            failure = bare(with_outcome(error, Outcome.NOT_APPLIED))
             raise
         finally:
             ticket.over = True

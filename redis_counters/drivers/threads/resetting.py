@@ -5,7 +5,7 @@ from __future__ import annotations
 from redis_counters.drivers.pacing import closed
 from redis_counters.drivers.redis_py.errors import no_connection_left, translate
 from redis_counters.drivers.threads.runner import ThreadRunner
-from redis_counters.errors import CounterError, Unavailable
+from redis_counters.errors import CounterError, Unavailable, not_applied
 from redis_counters.protocol.durability import Durability, confirm
 from redis_counters.protocol.resetting import Taken, check_confirmed, take_away, with_taken
 
@@ -14,7 +14,8 @@ def taken_away(runner: ThreadRunner, name: bytes, *, delete: bool) -> int:
     """Return what the counter counted in Redis, and does no more."""
     if runner.refusing:
         raise closed()
-    runner.flush(None, only=name)
+    with not_applied:
+        runner.flush(None, only=name)
     taken = Taken()
     try:
         return _taken_away(runner, name, taken, delete=delete)

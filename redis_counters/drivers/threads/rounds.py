@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from redis_counters.drivers.breaker import Breaker
 from redis_counters.drivers.dropped import bare
-from redis_counters.drivers.pacing import open_recording, round_error
+from redis_counters.drivers.pacing import kept_if_refused, open_recording, round_error
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.threads.background import Background, Bell
 from redis_counters.drivers.transport import Transport
@@ -109,7 +109,7 @@ class Rounds:
                 ours = translate(error)
                 with self.lock:
                     if ours is not None:
-                        self.core.failed(ours)
+                        self.core.failed(kept_if_refused(ours), error)
                     if isinstance(ours, Unavailable) and ours is not error:  # not what Redis answers
                         self.breaker.failed(ours)
                     self.refusal = bare(ours) if isinstance(ours, Refused) else None
