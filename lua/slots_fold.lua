@@ -23,7 +23,7 @@ local state, seq, seen, rest = string.match(call('HGET', registry, actor) or '',
 if not state then return {'UNKNOWN'} end
 if state == 'o' then return {'OPEN'} end
 local now = call('TIME')[1]
--- A fail-over must not open again what was folded: see docs/design.md. (Times are whole seconds: more, not as many.)
+-- A fail-over must not open again what was folded: page "The design". (Times are whole seconds: more, not as many.)
 if state == 'c' and delay > 0 and tonumber(now) - tonumber(seen) <= delay then return {'EARLY'} end
 
 -- A slot is counted twice between its HINCRBY and its HDEL: if the server takes no writes, or no HDEL from this user,

@@ -1,4 +1,7 @@
-"""Exact counters on Redis and Valkey that thousands of processes bump at once."""
+"""Exact counters on Redis and Valkey that thousands of processes bump at once.
+
+``pip show --verbose redis-counters`` says where the documentation is, with the pages that docstrings name.
+"""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Counters(CountersBase, KeyedCounters):
     """Counters on one Redis deployment: any number of names, any number of tasks of one event loop.
 
     Increments are added up in memory and reach Redis within ``flush_interval``; what this process counted, it reads at
-    once. Options: docs/reference/options.md.
+    once. Options: page "Options".
 
     Raises: TypeError, UsageError for an option that is not accepted; nothing is sent yet.
     """
@@ -169,7 +169,7 @@ class Counters(CountersBase, KeyedCounters):
     ) -> Counter:
         """Return a handle on a counter; ``shards`` is recorded as its number of shards, which only grows.
 
-        ``"auto"``: that number follows from how often the counter is written to (docs/howto/hot-counter.md).
+        ``"auto"``: that number follows from how often the counter is written to (page "Shard a hot counter").
         ``expire_at`` (epoch seconds, or a datetime with a time zone): then Redis removes the counter, all its shards
         together, and what is counted or arrives later does not count. The moment goes along with each flush, so the
         counter is never there without it; of two moments the later one holds, and a later one brings it to life again.

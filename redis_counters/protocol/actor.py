@@ -1,6 +1,6 @@
 """One writer's identity in one bucket, as a state machine: what it sends, and what an answer makes of it.
 
-The phases, and the answers that move between them (docs/design.md, "Actors"; the rules were found by model checking):
+The phases, and the answers that move between them (page "The design", "Actors"; they were found by model checking):
 
 ========  ======================  =============================================================================
 phase     sends                   goes on

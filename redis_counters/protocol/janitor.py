@@ -10,7 +10,7 @@ script looks at the records itself, so nothing here needs to be up to date. What
     while True:
         commands = steps.send([answer to each command])      # StopIteration: the pass is complete
 
-What a pass does (docs/design.md, "Reaping and folding"):
+What a pass does (page "The design", "Reaping and folding"):
 
 1. It reads the registries. Who is open and silent for `actor_ttl` is closed (`actors_reap`).
 2. If somebody waits to be folded, it walks over the names of all keys, once for all buckets, and folds what it meets of

@@ -13,11 +13,11 @@ from redis_counters.protocol.keys import DEFAULT_BUCKETS, MOST_BUCKETS, namespac
 from redis_counters.protocol.shards import Auto, Shards
 
 MAX_BATCH = 2_000  # a script blocks the others: this many counters take a few milliseconds
-SAFE_RATE = 2_500.0  # updates a second of one shard: docs/howto/hot-counter.md, measured by benchmarks/shards.py
+SAFE_RATE = 2_500.0  # updates a second of one shard: page "Shard a hot counter" has how it was measured
 
 
 class Settings(NamedTuple):
-    """Options as documented in docs/reference/options.md. Units: seconds, counters, slots."""
+    """Options as documented on the page "Options". Units: seconds, counters, slots."""
 
     namespace: bytes
     region: bytes
