@@ -167,7 +167,7 @@ class Core:
 
         Client libraries connect anew, and follow redirections, without an error.
         """
-        self.writer.probe_all()
+        self.writer.look_all()
 
     def succeeded(self) -> None:
         """A round went through."""

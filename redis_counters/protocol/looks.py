@@ -28,16 +28,16 @@ class Looks:
     def due(self, actors: Iterable[Actor], now: float) -> bool:
         """True if somebody should be looked at."""
         pause = min(max((now - self.used_at) / 2, BUSY_PAUSE), IDLE_PAUSE)
-        return now - self.at >= pause and any(_holds(actor) for actor in actors)
+        return now - self.at >= pause and any(holds(actor) for actor in actors)
 
     def begin(self, actors: Iterable[Actor], now: float) -> None:
         """Half of the actors that hold totals are to be looked at in this round, those that were seen longest ago."""
         self.at = now
-        held = sorted(filter(_holds, actors), key=lambda actor: actor.last_seen)
+        held = sorted(filter(holds, actors), key=lambda actor: actor.last_seen)
         for actor in held[: (len(held) + 1) // 2]:
             actor.look = True
 
 
-def _holds(actor: Actor) -> bool:
+def holds(actor: Actor) -> bool:
     """True if it has acknowledged totals that could be lost."""
     return actor.phase is Phase.ACTIVE and actor.base > 0

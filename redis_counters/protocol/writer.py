@@ -18,7 +18,7 @@ from redis_counters.protocol.durability import confirm, shortfall
 from redis_counters.protocol.frequent import Frequent
 from redis_counters.protocol.gates import Gates
 from redis_counters.protocol.keys import name_of, shard_of
-from redis_counters.protocol.looks import Looks
+from redis_counters.protocol.looks import Looks, holds
 from redis_counters.protocol.outstanding import Outstanding
 from redis_counters.protocol.recorder import Recorder
 from redis_counters.protocol.refusals import error_for, raise_refused, refusal, surely_not_applied
@@ -273,7 +273,12 @@ class Writer(Outstanding):
     def probe_all(self) -> None:
         """Every actor is to see whether Redis still has what it acknowledged."""
         for actor in self.actors():
-            actor.probe = actor.phase is Phase.ACTIVE and actor.base > 0
+            actor.probe = holds(actor)
+
+    def look_all(self) -> None:
+        """Every actor is to see whether Redis still has its record, and that it is not behind."""
+        for actor in self.actors():
+            actor.look = holds(actor)
 
     def unanswered(self, request: Request) -> None:
         """The connection broke or the time is over: what was sent may or may not have been applied."""

@@ -143,12 +143,17 @@ def test_a_record_that_is_not_as_it_should_be_is_asked_about(any_server: RealSer
 
 
 def test_a_new_connection_makes_every_actor_ask(any_server: RealServer) -> None:
-    """Each with an empty flush, once; actors with nothing acknowledged have nothing to lose."""
-    hand, _names, _client = counted_everywhere(any_server)
-    hand.writer.probe_all()
-    assert hand.writer.house_due(5 * WINDOW)
-    sent = hand.sent[Script.SLOTS_MERGE]
+    """All records are read in the same round, whenever the last look was, and nothing is written."""
+    hand, names, client = counted_everywhere(any_server)
     hand.round(5 * WINDOW)
-    assert hand.sent[Script.SLOTS_MERGE] == sent + BUCKETS
-    hand.round(5 * WINDOW + 0.1)
-    assert hand.sent[Script.SLOTS_MERGE] == sent + BUCKETS
+    roll_back(hand, client, names[0])
+    roll_back(hand, client, names[-1])
+    for lost, calls in ((True, BUCKETS), (False, 0)):
+        before, sent = client.info("commandstats")["cmdstat_hmget"]["calls"], hand.sent[Script.SLOTS_MERGE]
+        if lost:
+            hand.writer.look_all()
+        hand.go_on(5 * WINDOW + 0.1)
+        scripts = hand.sent[Script.SLOTS_MERGE] - sent
+        assert (scripts > 0) == lost
+        assert client.info("commandstats")["cmdstat_hmget"]["calls"] - before == calls + scripts  # each calls it too
+    assert all(total(hand, client, name) == 10 for name in names)
