@@ -12,7 +12,8 @@ ARGV   1 source      the region that tells
        4 region      name of this one
        5.. texts     of each shard, as entries_read gives it; of an empty one nothing is told
 REPLY  OK version changed [index error]...   merged; the version of this bucket, and how many shards have changed;
-                                             those listed (from 1) were refused by Redis, each alone
+                                             those listed (from 1) were refused by Redis, each alone; or an entry
+                                             that holds what is no count, and all others of the shard are merged
        OTHER mark                            nothing written: the mark that we hold is this, not `since`; "-": none
        UNJOINED                              nothing written: changes are not stamped here
 ERROR  BADARG ...                            nothing written
@@ -98,45 +99,59 @@ local function look(key, told)
     local found = pcall('HMGET', key, 'd', 'k', unpack(names))
     return not found.err and found, found.err
   end
-  local fields, there, live = pcall('HGETALL', key), {}, {['+'] = {0}, ['-'] = {0}}
+  local fields, there, live, wrong = pcall('HGETALL', key), {}, {['+'] = {0}, ['-'] = {0}}, nil
   if fields.err then return nil, fields.err end
   for n = 1, #fields, 2 do
     local field, count = fields[n], fields[n + 1]
     local sign = match(field, '^[^@]*([+-])$')
-    if sign then
-      if not is_count(count) then return nil, 'ERR ' .. field .. ' is no count' end
+    if sign and is_count(count) then
       add(live[sign], count, byte(field) == 126 and -1 or 1)
+    elseif sign then
+      wrong = wrong or 'ERR ' .. field .. ' is no count'
     end
     there[field] = count
   end
   -- (Where it is not known whether that dot is of what is counted here, only what was told of it counts.)
   for sign, sum in pairs(is_unknown(key, there['d'] or '') and {} or live) do
     local field, total = '@/' .. (there['d'] or '') .. sign, written(sum)
-    if total and less(there[field] or '0', total) then there[field] = total end
+    if wrong then there[field] = '' end -- it is not known how much that is: refused below
+    if total and not wrong and less(there[field] or '0', total) then there[field] = total end
   end
   local found = {there['d'] or false, there['k'] or false}
   for n = 1, #names do found[n + 2] = there[names[n]] or false end
   return found
 end
 
--- Returns where its name is to be put, if there was more in it than is there; or nothing, and an error. What was
+-- Returns what is more than there is, fields and counts, and where the shard's name is to be put then; and an error, if
+-- a field holds what is no count: then all of that entry is left out.
+local function more_of(told, there)
+  local grown, where, spoilt, err = {}, others, nil, nil
+  for n = 1, #told.names do
+    local old, field = there[n + 2], told.names[n]
+    if old and old ~= told.counts[n] and not is_count(old) then
+      spoilt, err = spoilt or {}, err or 'ERR ' .. field .. ' is no count'
+      spoilt[match(field, '@(.*).$')] = true
+    end
+  end
+  for n = 1, #told.names do
+    local field, count = told.names[n], told.counts[n]
+    local old = there[n + 2] or '0'
+    if old ~= count and not (spoilt and spoilt[match(field, '@(.*).$')]) and less(old, count) then
+      grown[#grown + 1] = field
+      grown[#grown + 1] = count
+      if byte(field, 2) == 47 then where = changed end
+    end
+  end
+  return grown, where, err
+end
+
+-- Returns where its name is to be put, if there was more in it than is there, or nothing; and an error. What was
 -- counted here, and lost, is stamped as if it were counted again: so its name is known to have been.
 local function merge(key, told)
   local there, err = look(key, told)
   if err then return nil, err end
-  local grown, where = {}, others
-  for n = 1, #told.names do
-    local field, count = told.names[n], told.counts[n]
-    local old = there[n + 2] or '0'
-    if old ~= count then
-      if not is_count(old) then return nil, 'ERR ' .. field .. ' is no count' end
-      if less(old, count) then
-        grown[#grown + 1] = field
-        grown[#grown + 1] = count
-        if byte(field, 2) == 47 then where = changed end
-      end
-    end
-  end
+  local grown, where
+  grown, where, err = more_of(told, there)
   if less(there[2] or '1', told.shards) then
     grown[#grown + 1] = 'k'
     grown[#grown + 1] = told.shards
@@ -155,9 +170,9 @@ local function merge(key, told)
   if told.expiry > 0 and (there[1] or #grown > 0) and (left < 0 or now + left < told.expiry) then
     call('PEXPIREAT', key, string.format('%.0f', told.expiry))
     -- (Before Redis 7.0 what is told of a time may be some milliseconds early: that is no news.)
-    if left < 0 or now + left + 1000 < told.expiry then return where end
+    if left < 0 or now + left + 1000 < told.expiry then return where, err end
   end
-  return #grown > 0 and where or nil
+  return #grown > 0 and where or nil, err
 end
 
 -- The same for a text that tells of one count.
@@ -188,7 +203,8 @@ for i = 5, #KEYS do
     if err then
       reply[#reply + 1] = i - 4
       reply[#reply + 1] = err
-    elseif where then
+    end
+    if where then
       where[#where + 1] = sub(key, #registry + 2)
       reply[3] = reply[3] + 1
     end

@@ -13,7 +13,7 @@ ARGV   1 region      name of this one
        2 without     entries of this region are left out, but for those with a floor; empty: none are
        3 shown       1: to be looked at, not merged; then what is counted under an unknown dot is told, too; 0 else
 REPLY  a list, one text per shard: empty if there is no such key, or one that is sealed; "!" and the error where it
-       cannot be told
+       cannot be told; behind a text a newline, "!" and the error, if an entry cannot, or k: then it is left out
 ERROR  BADARG ...    nothing is read
 COST   O(shards); up to 2 commands each; and one for notes, of which all names are read; writes nothing
 ]]
@@ -62,15 +62,16 @@ local function text_of(key)
       return (expiry > 0 and format('0 %.0f ', expiry) or '0 0 ') .. own
     end
   end
-  local shards, own, plus, minus, entries = held(key, fields)
+  local shards, own, plus, minus, entries, wrong = held(key, fields)
   if not shards then return own and '!' .. own or '' end
   if shown ~= '1' and is_unknown(key, own) then plus, minus = '0', '0' end
   local expiry = expiry_of(key)
   if expiry == -2 then return '' end
   local text = shards .. (expiry > 0 and format(' %.0f', expiry) or ' 0')
+  wrong = wrong and '\n!' .. wrong or ''
   if not entries then
-    if (plus == '0' and minus == '0') or region == without then return text end
-    return text .. ' ' .. own .. ',' .. plus .. (minus ~= '0' and ',' .. minus or '')
+    if (plus == '0' and minus == '0') or region == without then return text .. wrong end
+    return text .. ' ' .. own .. ',' .. plus .. (minus ~= '0' and ',' .. minus or '') .. wrong
   end
   add_own(entries, own, plus, minus)
   local names = {}
@@ -80,14 +81,14 @@ local function text_of(key)
       names[#names + 1] = name
     end
   end
-  if #names == 0 then return text end
+  if #names == 0 then return text .. wrong end
   table.sort(names)
   for i = 1, #names do
     local entry = entries[names[i]]
     local last = entry[4] ~= '0' and 4 or entry[3] ~= '0' and 3 or entry[2] ~= '0' and 2 or 1
     names[i] = names[i] .. ',' .. concat(entry, ',', 1, last)
   end
-  return text .. ' ' .. concat(names, ' ')
+  return text .. ' ' .. concat(names, ' ') .. wrong
 end
 
 local texts = {}

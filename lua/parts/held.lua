@@ -1,6 +1,7 @@
 -- Returns k, the name of this region's own entry, its totals by sign, and entries by name, if there are any: P, N, and
--- the floors of both; what was told of the own one is among them. Nothing if there is no such key, or it is sealed; or
--- nothing and an error. What there is most of, short counts, goes a short way.
+-- the floors of both; what was told of the own one is among them; and what is wrong with an entry, which is left out
+-- then: of the own one, what is counted here. Nothing if there is no such key, or it is sealed; or nothing and an
+-- error. What there is most of, short counts, goes a short way.
 local PLUS, MINUS, TILDE, AT, SLASH = byte('+-~@/', 1, 5)
 local function held(key, fields)
   if fields.err then
@@ -10,6 +11,7 @@ local function held(key, fields)
   end
   if #fields == 0 then return nil end
   local shards, dot, plus, minus, long, entries = '0', nil, 0, 0, nil, nil
+  local wrong, spoilt, own_spoilt -- the first; names of entries; whether the own one is
   for i = 1, #fields, 2 do
     local field, count = fields[i], fields[i + 1]
     local sign = byte(field, -1)
@@ -17,16 +19,23 @@ local function held(key, fields)
       local first = byte(field)
       local from = first == AT and 2 or first == TILDE and byte(field, 2) == AT and 3
       if from then
-        if not is_count(count) then return nil, 'ERR ' .. field .. ' is no count' end
         local name = sub(field, from, -2)
         if byte(name) == SLASH then name = region .. name end
-        entries = entries or {}
-        local entry = entries[name]
-        if not entry then
-          entry = {'0', '0', '0', '0'}
+        local entry = entries and entries[name]
+        if not entry and find(name, '/', 1, true) then -- (else it is left for later versions)
+          if not find(name, '^[%w._-]+/[%w.]+$') then
+            wrong, spoilt = wrong or 'ERR ' .. field .. ' names no entry', spoilt or {}
+            spoilt[#spoilt + 1] = name
+          end
+          entries, entry = entries or {}, {'0', '0', '0', '0'}
           entries[name] = entry
         end
-        entry[(sign == PLUS and 1 or 2) + from * 2 - 4] = count
+        if entry and not is_count(count) then
+          wrong, spoilt = wrong or 'ERR ' .. field .. ' is no count', spoilt or {}
+          spoilt[#spoilt + 1] = name
+        elseif entry then
+          entry[(sign == PLUS and 1 or 2) + from * 2 - 4] = count
+        end
       else
         local number = #count <= 10 and tonumber(count)
         if number and number >= 0 and number < 1e10 and number % 1 == 0 then
@@ -36,14 +45,13 @@ local function held(key, fields)
           long = long or {[PLUS] = {0}, [MINUS] = {0}}
           add(long[sign], count, first == TILDE and -1 or 1)
         else
-          return nil, 'ERR ' .. field .. ' is no count'
+          wrong, own_spoilt = wrong or 'ERR ' .. field .. ' is no count', true
         end
       end
     elseif field == 'd' then
       dot = count
     elseif field == 'k' and count ~= '1' then
-      if not is_count(count) then return nil, 'ERR k is no number' end
-      shards = count
+      if is_count(count) then shards = count else wrong = wrong or 'ERR k is no number' end
     end
   end
   if not dot then return nil, 'ERR it has no dot' end
@@ -54,8 +62,15 @@ local function held(key, fields)
     plus = plus > 0 and format('%.0f', plus) or plus == 0 and '0'
     minus = minus > 0 and format('%.0f', minus) or minus == 0 and '0'
   end
-  if not plus or not minus then return nil, 'ERR its floors are above its slots' end
-  return shards, region .. '/' .. dot, plus, minus, entries
+  if not plus or not minus then wrong, own_spoilt = wrong or 'ERR its floors are above its slots', true end
+  if not find(dot, '^[%w.]+$') then return nil, 'ERR it has no dot' end
+  local own = region .. '/' .. dot
+  for i = 1, spoilt and #spoilt or 0 do
+    entries[spoilt[i]] = nil
+    own_spoilt = own_spoilt or spoilt[i] == own
+  end
+  if own_spoilt then plus, minus = '0', '0' end
+  return shards, own, plus, minus, entries, wrong
 end
 
 -- Puts the own entry among the others: what is told of it counts if it is more.

@@ -14,22 +14,29 @@ from functools import reduce
 from typing import NamedTuple
 
 from redis_counters.crdt.regional import RegionalShard, parse_text
+from redis_counters.protocol.exchange.texts import told_of
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A shard as one region has it. ``error``: it could not be read; nothing else is known then."""
+    """A shard as one region has it. ``error``: it could not be read; nothing else is known then.
+
+    ``wrong``: an entry of it could not, and is not among the others.
+    """
 
     shard: RegionalShard = field(default_factory=RegionalShard)
     there: bool = True
     error: str = ""
+    wrong: str = ""
 
 
 def state_of(text: bytes) -> State:
     """Return the state that an answer of `entries_read` tells. Raises ValueError."""
-    if text.startswith(b"!"):
-        return State(there=False, error=text[1:].decode("utf-8", "replace"))
-    return State(parse_text(text), there=bool(text))
+    told, wrong = told_of(text)
+    shown = wrong.decode("utf-8", "replace")
+    if shown and not told:
+        return State(there=False, error=shown)
+    return State(parse_text(told), there=bool(told), wrong=shown)
 
 
 class Why(Enum):
@@ -90,6 +97,8 @@ def gaps(states: Mapping[str, State], known: Known = NOTHING) -> Iterator[Gap]:
         if state.error:
             yield Gap(region, b"", (), 0, 0, Why.UNREADABLE, state.error)
             continue
+        if state.wrong:
+            yield Gap(region, b"", (), 0, 0, Why.UNREADABLE, state.wrong)
         for place in goal.places():
             wanted, has = tuple(goal.entry(place)), tuple(state.shard.entry(place))
             if not _enough(has, wanted):
@@ -104,7 +113,7 @@ def gaps(states: Mapping[str, State], known: Known = NOTHING) -> Iterator[Gap]:
 def closed(gap: Gap, state: State) -> bool:
     """True if the region, whose state is this one by now, has what it lacked before."""
     if gap.why is Why.UNREADABLE or state.error:
-        return not state.error
+        return not (state.error or state.wrong)
     if gap.why is Why.SHARDS:
         return state.shard.shards >= gap.wanted[0]
     if gap.why is Why.EXPIRY:

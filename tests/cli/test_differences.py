@@ -35,6 +35,7 @@ def test_a_state_is_read_from_its_text() -> None:
     assert state_of(b"1 0 eu/0,57").shard.value == 57
     assert not state_of(b"").there
     assert state_of(b"!WRONGTYPE no hash").error == "WRONGTYPE no hash"
+    assert (state_of(b"0 0 eu/0,5\n!ERR x").wrong, state_of(b"0 0 eu/0,5\n!ERR x").shard.value) == ("ERR x", 5)
     with pytest.raises(ValueError):
         state_of(b"1 0 eu,57")
 
@@ -85,6 +86,8 @@ def test_each_reason() -> None:
     ]
     assert why({"eu": b"0 9999 eu/0,5", "us": b"0 9990 eu/0,5"}) == []
     assert why({"eu": b"0 0 eu/0,5", "us": b"!WRONGTYPE"}) == [("us", "", 0, Why.UNREADABLE)]
+    spoilt = {"eu": b"0 0 eu/0,5 us/0,2", "us": b"0 0 us/0,2\n!ERR @eu/0+ is no count"}
+    assert why(spoilt) == [("us", "", 0, Why.UNREADABLE), ("us", "eu", 5, Why.NOT_PULLED)]
 
 
 def test_what_counts_for_nothing_may_be_missing() -> None:

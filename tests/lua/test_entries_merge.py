@@ -241,6 +241,26 @@ def test_what_redis_refuses_is_refused_alone(bucket: Bucket) -> None:
     assert bucket.fields(MARKS)[b"<us"] == b"i 1 1"
 
 
+@pytest.mark.parametrize("spoilt", ["@us/gen01.0+", "@us/gen01.0-", "@/gen00.0+", "gen00.1.own+", "~gen00.1.own+"])
+def test_an_entry_that_holds_what_is_no_count_is_refused_alone(bucket: Bucket, spoilt: str) -> None:
+    """All of it, whichever of its fields that is; the others of the shard are merged, and it is told."""
+    join(bucket)
+    bucket.client.hset(A, mapping={"d": "gen00.0", "gen00.1.own+": 5, "@us/gen01.0+": 1, "@ap/gen02.0+": 1})
+    bucket.client.hset(A, spoilt, "many")
+    text = b"0 0 ap/gen02.0,4 eu/gen00.0,9 us/gen01.0,3,2"
+    word, _, changed, *refused = merge(bucket, (A, text), (B, TOLD), mark=b"i 1 1")
+    told = spoilt if spoilt[0] == "@" else "@/gen00.0+"
+    assert (word, changed, refused) == ("OK", 2, [1, b"ERR %b is no count" % told.encode()])
+    fields = bucket.fields(A)
+    assert fields[b"@ap/gen02.0+"] == b"4"
+    if told == "@/gen00.0+":
+        assert fields[b"@us/gen01.0-"] == b"2"
+        assert fields.get(b"@/gen00.0+") in (None, b"many")
+    else:
+        assert fields.get(b"@us/gen01.0-") in (None, b"many")
+        assert fields[b"@/gen00.0+"] == b"9"
+
+
 def test_a_shard_that_is_sealed_is_refused(bucket: Bucket) -> None:
     bucket.seal(A)
     join(bucket)

@@ -111,19 +111,37 @@ def test_other_fields_are_none_of_it(bucket: Bucket) -> None:
 @pytest.mark.parametrize(
     ("field", "count", "error"),
     [
-        ("+", "-5", b"!ERR + is no count"),
-        ("g.1.x-", "1.5", b"!ERR g.1.x- is no count"),
-        ("g.1.x-", "1e300", b"!ERR g.1.x- is no count"),
-        ("@us/g.0+", "1.5", b"!ERR @us/g.0+ is no count"),
-        ("~@us/g.0-", "", b"!ERR ~@us/g.0- is no count"),
-        ("k", "many", b"!ERR k is no number"),
-        ("~g.1.x+", "5", b"!ERR its floors are above its slots"),
+        ("+", "-5", b"+ is no count"),
+        ("g.1.x-", "1.5", b"g.1.x- is no count"),
+        ("g.1.x-", "1e300", b"g.1.x- is no count"),
+        ("@us/g.0+", "1.5", b"@us/g.0+ is no count"),
+        ("~@us/g.0-", "", b"~@us/g.0- is no count"),
+        ("~@/g.0-", "-", b"~@/g.0- is no count"),
+        ("@us /g.0+", "1", b"@us /g.0+ names no entry"),
+        ("@us/g,0+", "1", b"@us/g,0+ names no entry"),
+        ("@us/g.0/1\n+", "1", b"@us/g.0/1\n+ names no entry"),
+        ("@us/+", "1", b"@us/+ names no entry"),
+        ("k", "many", b"k is no number"),
+        ("~g.1.x+", "50", b"its floors are above its slots"),
     ],
 )
-def test_what_cannot_be_told_is_told_in_its_place(bucket: Bucket, field: str, count: str, error: bytes) -> None:
-    bucket.client.hset(A, mapping={"d": "g.0", field: count})
+def test_an_entry_that_cannot_be_told_is_left_out_and_told_of(
+    bucket: Bucket, field: str, count: str, error: bytes
+) -> None:
+    """All of that one, and nothing else: what is told is what would be told without it."""
+    fields: Any = {"d": "g.0", "g.1.x+": 7, "@ap/g.0+": 8, "@us/g.0+": 9, "@us/g.0-": 1, "~@us/g.0+": 2, "@/g.9+": 3}
+    bucket.client.hset(A, mapping=fields)
+    whole = b"0 0 ap/g.0,8 eu/g.0,7 eu/g.9,3 us/g.0,9,1,2"
+    assert read(bucket, A) == [whole]
+    bucket.client.hset(A, field, count)
     bucket.client.hset(B, mapping={"d": "g.0", "+": 1})
-    assert read(bucket, A, B) == [error, b"0 0 eu/g.0,1"]
+    left = whole
+    if "@us/g.0" in field and error.endswith(b"count"):
+        left = whole.replace(b" us/g.0,9,1,2", b"")
+    elif field == "~@/g.0-" or ("@" not in field and field != "k"):
+        left = whole.replace(b" eu/g.0,7", b"")
+    assert read(bucket, A, B) == [left + b"\n!ERR " + error, b"0 0 eu/g.0,1"]
+    assert read(bucket, A, shown=True) == [left + b"\n!ERR " + error]
 
 
 def test_a_key_of_another_sort_is_told_in_its_place(bucket: Bucket) -> None:
@@ -132,6 +150,8 @@ def test_a_key_of_another_sort_is_told_in_its_place(bucket: Bucket) -> None:
     bucket.client.hset(C, "+", 1)
     texts = read(bucket, A, B, C)
     assert [text[:10] for text in texts] == [b"!WRONGTYPE", b"!WRONGTYPE", b"!ERR it ha"]
+    bucket.client.hset(C, "d", "no dot")
+    assert read(bucket, C) == [b"!ERR it has no dot"]
 
 
 def test_when_it_expires(bucket: Bucket) -> None:

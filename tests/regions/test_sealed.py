@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 import pytest
 
-from redis_counters import Counters
+from redis_counters import Counters, Event, EventKind
 from redis_counters.protocol.commands import Command, Script
 from redis_counters.protocol.keys import KeySpace
 from tests.regions.support import Regions
@@ -45,13 +46,56 @@ def test_another_type_in_its_place_is_told(two: Regions) -> None:
     two.flush()
     key = KeySpace(b"rc", 16).shard_key(b"a", 0)[1]
     two.client("us").rpush(key, "somebody's")
-    exchange = two.exchange()
+    events: list[Event] = []
+    exchange = two.exchange(observer=events.append)
     exchange.run_once()
     pair = exchange.stats().pairs["eu", "us"]
     assert pair.refused > 0
-    assert "WRONGTYPE" in (pair.last_error or "")
+    assert (pair.last_error or "").startswith("counter 'a': WRONGTYPE")
+    refused = [event.message for event in events if event.kind is EventKind.REFUSED]
+    assert all("counter 'a': WRONGTYPE" in message for message in refused)
+    assert len(refused) == len(set(refused)) > 0
     assert two.counters["us"].get("b", max_age=0) == 5
     two.client("us").delete(key)
     exchange.run_once()
     assert two.wrong() == []
     exchange.close()
+
+
+@pytest.mark.parametrize("compared", [False, True], ids=["pulled", "compared"])
+@pytest.mark.parametrize("field", ["@ap/gen.1+", "~@ap/gen.1-", "@ap/gen 1+", "@ap/gen,1+", "@/gen.9+", "somebody's+"])
+@pytest.mark.parametrize("spoilt", ["eu", "us"])
+def test_a_field_that_is_no_count_keeps_one_entry_back(two: Regions, spoilt: str, field: str, compared: bool) -> None:
+    """All others of the shard are exchanged, in both directions; it is told once, with the counter's name."""
+    events: list[Event] = []
+    with closing(two.exchange(observer=events.append)) as exchange:
+        for name in ("a", "b"):
+            two.incr("eu", name, 5)
+            two.incr("us", name, 7)
+        two.flush()
+        exchange.run_once()
+        client: Any = two.client(spoilt)
+        (key,) = client.keys("*:c:0:a")
+        client.hset(key, field, "else")
+        for name in ("a", "b"):
+            two.incr("eu", name, 10)
+            two.incr("us", name, 20)
+        two.flush()
+        if compared:  # nothing tells of the changes any more
+            each: Any
+            for each in map(two.client, two.urls):
+                for index in each.keys("*:x*"):
+                    for member in each.zrangebyscore(index, 1, "+inf"):
+                        each.execute_command("ZADD", index, 1, member)
+        exchange.run_once()
+        other = "us" if spoilt == "eu" else "eu"
+        assert two.read("b") == {"eu": 42, "us": 42}
+        assert exchange.stats().pairs["eu", "us"].refused + exchange.stats().pairs["us", "eu"].refused > 0
+        refused = [event.message for event in events if event.kind is EventKind.REFUSED]
+        assert len(refused) == len(set(refused)) > 0
+        assert all("counter 'a': ERR" in message for message in refused)
+        own = field == "somebody's+"  # then it is not known how much was counted there
+        assert two.counters[other].get("a", max_age=0) == (42 - (10 if spoilt == "eu" else 20) if own else 42)
+        client.hdel(key, field)
+        exchange.run_once()
+        assert two.wrong() == []

@@ -21,6 +21,7 @@ from redis_counters.protocol.keys import CLUSTER_BUCKETS, DEFAULT_BUCKETS
 
 T = TypeVar("T")
 
+MOST_REMEMBERED = 1_000  # refusals that are not told again
 PERSISTENCE = 5  # attempts in a row that bring nothing, before `run_once` gives a pair up
 MOST_PAUSE = 2.0  # seconds between attempts while a region is away
 CLOSED = "this exchange is closed"
@@ -74,6 +75,7 @@ class Places(Generic[T]):
         self.evicted: set[str] = set()  # regions that take part no more,
         self.leaving: set[str] = set()  # and those that are being evicted by this exchange
         self._told: dict[Link, set[type]] = {}  # pairs that fail, and the kinds of errors that were told of them
+        self._refused: dict[str, None] = {}  # what was told of shards that were refused
         wanted = check_links(links, self.places)
         self.common.expect(name.encode() for link in wanted for name in link)
         self.link(wanted)
@@ -144,6 +146,17 @@ class Places(Generic[T]):
                 )
                 publish(Event(EventKind.REGION_BEHIND, message), self.observer)
 
+    def _tell_refused(self, link: Link, pair: Pair) -> None:
+        """Each shard or entry that was refused is told of once."""
+        refusals, pair.tally.refusals = pair.tally.refusals, []
+        for refusal in refusals:
+            message = f"{link[0]} to {link[1]}: {refusal}; all else is exchanged"
+            if message not in self._refused:
+                self._refused[message] = None
+                publish(Event(EventKind.REFUSED, message), self.observer)
+        while len(self._refused) > MOST_REMEMBERED:
+            del self._refused[next(iter(self._refused))]
+
     def tell(self, link: Link, pair: Pair, error: CounterError | None) -> None:
         """How the last round went is told, if it went well again or failed in a new way; and what was lost in it.
 
@@ -152,6 +165,7 @@ class Places(Generic[T]):
         if self.pairs.get(link) is not pair:
             return
         self._tell_lost(link, pair)
+        self._tell_refused(link, pair)
         if error is not None:
             told = self._told.get(link, set())
             if type(error) in told or self.leaving & set(link):

@@ -22,10 +22,10 @@ from redis_counters.protocol.exchange.asks import DESTINATION, SOURCE, Ask, Asks
 from redis_counters.protocol.exchange.marks import NONE, is_void
 from redis_counters.protocol.exchange.members import unfinished
 from redis_counters.protocol.exchange.notes import is_note
-from redis_counters.protocol.exchange.pull import Unjoined, check_confirmed, learn, texts_of
+from redis_counters.protocol.exchange.pull import Unjoined, check_confirmed, learn, texts_of, without_wrong
 from redis_counters.protocol.exchange.route import Route
 from redis_counters.protocol.exchange.tally import Tally
-from redis_counters.protocol.exchange.texts import lacking, of_region
+from redis_counters.protocol.exchange.texts import lacking, of_region, told_of
 from redis_counters.protocol.exchange.tidying import say
 from redis_counters.protocol.exchange.unsealing import unseal
 from redis_counters.protocol.refusals import error_for
@@ -129,11 +129,10 @@ class Comparison:
         theirs = texts_of(answers[:1], len(shards))
         if self.both:
             check_confirmed(route.durability, answers[1:], "what the destination has told", tally)
-        for n, (one, other) in enumerate(zip(ours, theirs, strict=True)):
-            for text in (one, other):
-                if text[:1] == b"!":
-                    tally.refuse(text[1:])
-                    ours[n] = theirs[n] = b""
+        hopeless = [n for n, each in enumerate(zip(ours, theirs, strict=True)) if any(t[:1] == b"!" for t in each)]
+        ours, theirs = without_wrong(shards, ours, tally), without_wrong(shards, theirs, tally)
+        for n in hopeless:  # a side that cannot tell of it does not take it either
+            ours[n] = theirs[n] = b""
         there = yield from self._tell(DESTINATION, mark_there, shards, theirs, ours, tally)
         here = not self.both or (yield from self._tell(SOURCE, mark_here, shards, ours, theirs, tally))
         return there and here
@@ -172,7 +171,7 @@ class Comparison:
             if (yield from unseal(self.route, side, keys[index - 1])):
                 again = True
             else:
-                tally.refuse(error.encode())
+                tally.refuse(keys[index - 1], error.encode())
         return not again
 
     def _lost(self, side: int, keys: Sequence[bytes], texts: Sequence[bytes], told: Sequence[bytes]) -> Asks[int]:
@@ -183,7 +182,7 @@ class Comparison:
             return len(back)
         # What the destination tells was read later than what the source held, and may be news from there.
         (raw,) = all_answered((yield Ask(side, [self.route.read(side, self.bucket, [keys[n] for n in back])])))
-        held = texts_of([raw], len(back))
+        held = [told_of(text)[0] for text in texts_of([raw], len(back))]
         return sum(bool(of_region(lacking(text, told[n]), own)) for n, text in zip(back, held, strict=True))
 
 

@@ -27,7 +27,7 @@ from redis_counters.protocol.exchange.marks import NONE, is_full, is_other, is_v
 from redis_counters.protocol.exchange.members import unfinished
 from redis_counters.protocol.exchange.route import Route
 from redis_counters.protocol.exchange.tally import Tally
-from redis_counters.protocol.exchange.texts import with_floor
+from redis_counters.protocol.exchange.texts import told_of, with_floor
 from redis_counters.protocol.exchange.unsealing import unseal
 from redis_counters.protocol.refusals import error_for
 from redis_counters.protocol.replies import BadReply, Reply
@@ -127,15 +127,23 @@ def _told(
     answers = yield Ask(SOURCE, [*reads, *confirmation])
     texts = texts_of(answers[: len(reads)], len(shards))
     check_confirmed(route.durability, answers[len(reads) :], "what the source has told", tally)
-    for n in with_floor(texts):
+    whole = without_wrong(shards, texts, tally)
+    for n in with_floor(whole):
         bucket.noticed(members[n])
-    if min(texts)[:1] > b"!":  # all of them are there
-        return shards, texts
-    kept = [n for n, text in enumerate(texts) if text[:1] > b"!"]
-    for text in texts:
-        if text[:1] == b"!":
-            tally.refuse(text[1:])
-    return [shards[n] for n in kept], [texts[n] for n in kept]
+    if all(whole):
+        return shards, whole
+    kept = [n for n, text in enumerate(whole) if text]
+    return [shards[n] for n in kept], [whole[n] for n in kept]
+
+
+def without_wrong(shards: Sequence[bytes], texts: Sequence[bytes], tally: Tally) -> list[bytes]:
+    """Return what is told of these shards; what cannot be told of one, an entry or all of it, is told of itself."""
+    found = list(texts)
+    for n, text in enumerate(texts):
+        if b"!" in text:
+            found[n], wrong = told_of(text)
+            tally.refuse(shards[n], wrong)
+    return found
 
 
 def texts_of(answers: Sequence[object], expected: int) -> list[bytes]:
@@ -200,18 +208,18 @@ def learn(route: Route, side: int, reply: Reply) -> None:
 def _refused_there(
     route: Route, bucket: Bucket, mark: bytes, shard: bytes, text: bytes, error: str, tally: Tally
 ) -> Asks[None]:
-    """A shard that the destination did not take is made to take it, if it was sealed; else it is told of."""
+    """A shard that the destination did not take (or an entry of it) is made to, if it was sealed; else it is told."""
     try:
         opened = yield from unseal(route, DESTINATION, shard)
     except CounterError as other:
-        tally.refuse(str(other).encode())
+        tally.refuse(shard, str(other).encode())
         return
     if not opened:
-        tally.refuse(error.encode())
+        tally.refuse(shard, error.encode())
         return
     (raw,) = yield Ask(DESTINATION, [route.merge(DESTINATION, bucket.number, mark, b"", [shard], [text])])
     reply = reply_of(raw, Script.ENTRIES_MERGE)
     if reply.word != "OK":  # the mark stands for this shard, too, which nobody would bring any more
         bucket.suspect = True
     elif len(reply.values) > 2:
-        tally.refuse(reply.text(3))
+        tally.refuse(shard, reply.text(3))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from redis_counters.protocol.exchange.asks import Meter
+from redis_counters.protocol.refusals import refusal
+
+MOST_REFUSALS = 100  # that wait to be told of
 
 
 class Tally:
@@ -24,15 +27,18 @@ class Tally:
         self.last_error: str | None = None
         # Shards of which a peer had more of a region's own counts than the region itself; source and destination.
         self.behind = [0, 0]
+        self.refusals: list[str] = []  # that nobody was told of yet
 
     def merged(self, entries: int, changed: int) -> None:
         self.entries += entries
         self.changed += changed
 
-    def refuse(self, error: bytes) -> None:
-        """One shard was refused; the others go on."""
+    def refuse(self, shard: bytes, error: bytes) -> None:
+        """One shard was refused, or one entry of it; the others go on."""
         self.refused += 1
-        self.last_error = error.decode("utf-8", "replace")
+        self.last_error = str(refusal(shard, error.decode("utf-8", "replace")))
+        if len(self.refusals) < MOST_REFUSALS:
+            self.refusals.append(self.last_error)
 
     def failed(self, error: BaseException) -> None:
         self.failures += 1

@@ -27,6 +27,14 @@ class Shard(NamedTuple):
     entries: dict[bytes, Entry]
 
 
+def told_of(text: bytes) -> tuple[bytes, bytes]:
+    """Return what a shard tells, and what is wrong with it: empty where nothing is. Of an entry, or of all of it."""
+    if text[:1] == b"!":
+        return b"", text[1:]
+    told, _, wrong = text.partition(b"\n!")
+    return told, wrong
+
+
 def shard_of_text(text: bytes) -> Shard:
     """Return what a text says. Raises BadReply for what is none."""
     if not text:
