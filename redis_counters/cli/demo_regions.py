@@ -93,6 +93,11 @@ class Stage:
         values = [site.value for site in self.sites.values()]
         return max(values) - min(values)
 
+    @property
+    def lagging(self) -> bool:
+        """As far as the exchange knows, some region may still lack something."""
+        return self.exchange.stats().lag != 0
+
     def switch(self, name: str) -> bool:
         """The exchange no longer reaches a region, or does again; returns whether it is cut off now."""
         site = self.sites[name]
@@ -144,6 +149,7 @@ class Play:
     """What happens, and when. ``tell`` gets each event as a line; ``key`` is asked for a key that was pressed."""
 
     def __init__(self, stage: Stage, seconds: float, tell: Callable[[str], object], key: Callable[[], str]) -> None:
+        self.settled = False  # what is shown now is how it ends
         self.by_hand = False  # a key was pressed: no event happens by itself any more
         self.events: list[str] = []
         self.heals: list[float] = []
@@ -179,10 +185,11 @@ class Play:
         for site in self._stage.sites.values():
             site.counters.flush()
         deadline = time.monotonic() + _HEALING
-        while any(self._stage.wrong_names().values()) and time.monotonic() < deadline:
+        while (any(self._stage.wrong_names().values()) or self._stage.lagging) and time.monotonic() < deadline:
             self._look()
             show()
             time.sleep(INTERVAL / 4)
+        self.settled = True
         self._look()
         show()
 

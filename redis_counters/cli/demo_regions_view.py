@@ -18,6 +18,10 @@ from redis_counters.cli.demo_regions import HOT, KEPT, REGIONS, SAMPLE, Outcome,
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _LINE_EVERY = 4  # looks between two lines in a pipe
+LEGEND = (
+    "read_skew: the highest value less the lowest. lag: for how long a region has lacked what another counted, as the"
+    " exchange knows it."
+)
 COLUMNS = ["region", "counted there", "shows", "error"]
 
 
@@ -33,11 +37,13 @@ def run_regions(seconds: float, *, as_json: bool) -> int:
             console = Console(highlight=False)
             tell = console.print
             tell(_beginning(seconds) + " Press 1, 2 or 3 to cut a region off, or to let it back; q ends it.")
+            tell(LEGEND)
             live = stack.enter_context(Live(console=console, auto_refresh=False, transient=True))
             show = lambda played: live.update(picture(stage, played), refresh=True)  # noqa: E731 - it is one call
         elif not as_json:
             tell = _plain
             tell(_beginning(seconds))
+            tell(LEGEND)
             show = _Lines(stage, tell)
         outcome = play(stage, seconds, tell, show, key)
     if as_json:
@@ -67,11 +73,12 @@ def picture(stage: Stage, played: Play) -> RenderableType:
             f"{max(0, total - site.value):,}",
             Text(bars(list(site.behind), highest), style="red" if site.cut else "cyan"),
         )
-    return Group(table, Text(f"read_skew {stage.skew:,}   {_lag(stage)}", style="bold"))
+    figures = Text(f"read_skew {stage.skew:,}   {_lag(stage)}", style="bold")
+    return Group(table, figures)
 
 
 def _lag(stage: Stage) -> str:
-    """How long ago each region last had all that the others had, as the exchange says."""
+    """For how long each region has lacked something of the others, as the exchange knows it."""
     pairs = stage.exchange.stats().pairs
     told = []
     for name in stage.sites:
@@ -93,7 +100,7 @@ class _Lines:
 
     def __call__(self, played: Play) -> None:
         self._looks += 1
-        if self._looks % _LINE_EVERY == 0:
+        if self._looks % _LINE_EVERY == 0 or played.settled:
             shown = "  ".join(f"{site.name} {site.value:,}" for site in self._stage.sites.values())
             self._tell(f"{played.time:5.1f} s  {shown}  read_skew {self._stage.skew:,}  {_lag(self._stage)}")
 

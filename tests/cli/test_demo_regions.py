@@ -47,7 +47,11 @@ def test_in_a_pipe_there_are_lines() -> None:
     assert b"\x1b" not in out
     assert not any(0x2500 <= ord(drawn) < 0x2600 for drawn in out.decode()), "no boxes"
     lines = out.decode().splitlines()
-    assert any("read_skew" in line for line in lines)
+    figures = [line for line in lines if "  read_skew " in line]
+    assert figures
+    assert all("  lag: eu " in line for line in figures)
+    assert figures[-1].endswith("read_skew 0  lag: eu 0.0 s, us 0.0 s, ap 0.0 s"), "equal values lack nothing"
+    assert "read_skew: the highest value less the lowest. lag: for how long" in lines[1]
     at = next(number for number, line in enumerate(lines) if line.startswith("region"))
     table = lined_up(lines[at : at + 4], COLUMNS)
     assert [row[0] for row in table] == ["eu", "us", "ap"]
@@ -71,6 +75,7 @@ def test_keys_switch_the_partition() -> None:
         b"behind, the last 6 s",
         b"read_skew",
         b"lag: eu ",
+        b"read_skew: the highest value less the lowest",
         b" counted of 'visits' in all regions\r\n",
         b"Press 1, 2 or 3",
     ):

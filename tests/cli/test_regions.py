@@ -269,6 +269,18 @@ def test_a_cluster_and_a_single_server(servers: list[RealServer], any_cluster: C
     assert told("verify", *where)["shards"] == 200
 
 
+def test_an_entry_has_one_size(servers: list[RealServer]) -> None:
+    """In what an exchange tells of itself, and in the list: what its name and its text take."""
+    add(servers[0], "likes", 4)
+    once = told("exchange", "--once", *arguments(servers[:2]))
+    listed = told("regions", "list", *arguments(servers[:2]))
+    size = len(f"0:likes0 0 eu/{'12345'}.0,4")
+    (pulled,) = [pair["bytes_per_entry"] for pair in once["pairs"] if pair["from"] == "eu"]
+    (changed,) = [pair["bytes_per_entry"] for pair in listed["pairs"] if pair["peer"] == "eu"]
+    assert pulled == changed == size
+    assert once["pairs"][0]["lag"] == 0
+
+
 def test_list_shows_who_takes_part_and_how_far_apart_they_are(servers: list[RealServer]) -> None:
     add(servers[0], "likes", 4)
     exchange(servers[:2])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from redis_counters.errors import CounterError
 from redis_counters.protocol.exchange.pace import Pace
 
+OVERDUE = 1.0  # seconds that a look may take
 MOST_FLOORED = 10_000  # shards that are remembered to be cleaned up
 
 
@@ -37,6 +38,17 @@ class Bucket:
         self.caught_up: float | None = None  # as of when the destination had all
         self.floored: dict[bytes, int] = {}  # members with entries that count for nothing; how often they were tried
         self.next_drop = 0.0  # when that is tried next
+
+    def lag(self, now: float) -> float | None:
+        """Return for how long the destination may have lacked something, in seconds; None if it never had all.
+
+        Where it had all when it was last looked, and the next look is not overdue, nothing is known to be lacking.
+        """
+        if self.caught_up is None:
+            return None
+        if self.error is None and now <= self.pace.next + OVERDUE:
+            return 0.0
+        return max(0.0, now - self.caught_up)
 
     def forget(self) -> None:
         """The connections are new ones: another server may answer now."""

@@ -162,7 +162,7 @@ class Comparison:
             raise Unjoined(side)
         if reply.word == "OTHER":
             return False
-        tally.merged(len(keys), reply.number(1))
+        tally.merged(self.route.members(self.bucket, keys), some, reply.number(1))
         tally.repaired += reply.number(1)
         tally.behind[side] += lost
         self.differed += reply.number(1)

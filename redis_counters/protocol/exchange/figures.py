@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 class PairStats:
     """Figures of one directed pair of regions since the exchange was made.
 
-    ``lag``: seconds since the destination had, as far as was asked, all that the source had; None before the first
-    time. Of the bucket where that is longest ago: one where nothing changes is asked less often.
+    ``lag``: seconds for which the destination may have lacked something of the source: 0 where it had all when that
+    was last looked at, and the next look is not overdue; else the time since then. None before it had all once.
     ``entries``: shards of counters that were brought to the destination; ``changed``: those that changed something.
     ``repaired``: of these, shards that the comparison of whole buckets found to differ; ``compared``: shards that it
     has compared. ``dropped``: entries of deleted counters that both sides need no longer.
     ``bytes``: sent to and received from both regions, as Redis's protocol counts them (within 1 %, without TCP).
-    ``bytes_per_entry``: bytes of pulling by ``entries``. ``entries_per_second``: while it was pulling.
+    ``bytes_per_entry``: of these, what an entry takes on its way, on average: its text and its name, without the
+    commands around them. ``entries_per_second``: while it was pulling.
     ``failures``: rounds, or single buckets of a round, that did not go through. ``refused``: shards that the
     destination (or the source) refused. ``unconfirmed``: times that ``durability`` was not confirmed, so that nothing
     went on. ``last_error``: of the last failure; None after a round that went through.

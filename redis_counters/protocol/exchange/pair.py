@@ -312,17 +312,17 @@ class Pair:
     def stats(self) -> PairStats:
         """Return the figures so far."""
         tally, now = self.tally, self.common.options.clock()
-        times = [bucket.caught_up for bucket in self.buckets]
-        known = [time for time in times if time is not None]
+        lags = [bucket.lag(now) for bucket in self.buckets]
+        known = [lag for lag in lags if lag is not None]
         return PairStats(
-            lag=now - min(known) if known and len(known) == len(times) else None,
+            lag=max(known) if known and len(known) == len(lags) else None,
             entries=tally.entries,
             changed=tally.changed,
             repaired=tally.repaired,
             compared=tally.compared,
             dropped=tally.dropped,
             bytes=tally.pulling.bytes + tally.comparing.bytes,
-            bytes_per_entry=tally.pulling.bytes / tally.entries if tally.entries else None,
+            bytes_per_entry=tally.payload / tally.entries if tally.entries else None,
             entries_per_second=tally.entries / tally.seconds if tally.seconds else 0.0,
             failures=tally.failures,
             refused=tally.refused,

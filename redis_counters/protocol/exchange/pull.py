@@ -98,7 +98,7 @@ def pull(route: Route, bucket: Bucket, tally: Tally, now: float, *, whole: bool 
                 raise BadReply("other exchanges were there first, again and again")
             yield from _read_mark(route, bucket)
             continue
-        tally.merged(len(shards), merged.number(1))
+        tally.merged(route.members(bucket.number, shards), texts, merged.number(1))
         came = came or bool(shards)
         for index, text in merged.refused(2):
             yield from _refused_there(route, bucket, new, shards[index - 1], texts[index - 1], text, tally)

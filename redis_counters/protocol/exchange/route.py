@@ -46,6 +46,11 @@ class Route:
         """Return what stands before a member of the index, in a shard's key."""
         return self.keys.shard0[bucket][:-2]
 
+    def members(self, bucket: int, shards: Sequence[bytes]) -> list[bytes]:
+        """Return how these shards stand in the index."""
+        length = len(self.prefix(bucket))
+        return [shard[length:] for shard in shards]
+
     def indexes(self, side: int, bucket: int) -> list[bytes]:
         """Return all change indexes that a side has in a bucket."""
         merged = [self.keys.merged(bucket, name) for name in (self.names[1 - side], *self.others[side])]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from redis_counters.protocol.exchange.asks import Meter
 from redis_counters.protocol.refusals import refusal
 
@@ -14,6 +16,7 @@ class Tally:
     def __init__(self) -> None:
         self.looks = 0  # at buckets, that went through
         self.entries = 0
+        self.payload = 0  # bytes: texts of these, and their names
         self.changed = 0
         self.repaired = 0
         self.compared = 0
@@ -29,8 +32,9 @@ class Tally:
         self.behind = [0, 0]
         self.refusals: list[str] = []  # that nobody was told of yet
 
-    def merged(self, entries: int, changed: int) -> None:
-        self.entries += entries
+    def merged(self, members: Sequence[bytes], texts: Sequence[bytes], changed: int) -> None:
+        self.entries += len(texts)
+        self.payload += sum(map(len, members)) + sum(map(len, texts))
         self.changed += changed
 
     def refuse(self, shard: bytes, error: bytes) -> None:
