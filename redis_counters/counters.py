@@ -12,9 +12,9 @@ from redis_counters.drivers.dropped import when_dropped
 from redis_counters.drivers.pacing import all_of
 from redis_counters.drivers.redis_py.transports import transport_of
 from redis_counters.drivers.threads import ThreadRunner
-from redis_counters.errors import not_applied
+from redis_counters.errors import Refused, not_applied
 from redis_counters.events import Event
-from redis_counters.face import CounterBase, CountersBase, check_options, make_core, names_bytes, nothing
+from redis_counters.face import CounterBase, CountersBase, check_options, make_core, named, names_bytes, nothing
 from redis_counters.face_keyed import KeyedCounters
 from redis_counters.protocol.durability import Durability
 from redis_counters.protocol.expiries import Expiry
@@ -138,9 +138,14 @@ class Counters(CountersBase, KeyedCounters):
         """Return values by name, each as `get` would; keys are the names as given.
 
         Cost: one round trip for all that is not in the cache.
+        Raises: as `get`. Where Redis refuses some of them (WrongType), the error has the ``values`` of all others, the
+        ``errors`` of those, by name as given, and their ``keys``.
         """
         wanted = names_bytes(names)
-        values = self._runner.read(wanted.values(), checked_age(max_age))
+        try:
+            values = self._runner.read(wanted.values(), checked_age(max_age))
+        except Refused as error:
+            raise named(error, wanted) from None
         return dict(zip(wanted, map(values.__getitem__, wanted.values()), strict=True))
 
     def counter(
@@ -213,7 +218,9 @@ class Counters(CountersBase, KeyedCounters):
     def inspect(self, name: Name) -> Inspection:
         """Return what Redis holds of a counter: shards, slots, actors.
 
-        Cost: up to 2 round trips per shard and two more; O(slots). Raises: WrongType, NotPermitted, Unavailable.
+        Cost: up to 2 round trips per shard and two more; O(slots).
+        Raises: WrongType, NotPermitted, Unavailable. Where one of several shards is refused, the error's ``inspection``
+        has the others, and its ``keys`` name the shard.
         """
         from redis_counters.protocol.inspection import inspect
 

@@ -15,11 +15,15 @@ That is what they say in general; ``outcome`` of an error says it of the very ca
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from enum import Enum
 from types import TracebackType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from redis_counters.protocol.inspection import Inspection
+    from redis_counters.protocol.values import CounterValue
 
 __all__ = [
     "BufferFull",
@@ -81,13 +85,22 @@ class UsageError(CounterError, ValueError):
 
 
 class Refused(CounterError):
-    """Redis, or what it holds, said no: nothing changed. ``counter`` names the counter concerned, if it was one."""
+    """Redis, or what it holds, said no: nothing changed.
+
+    ``counter`` names the counter concerned, if it was one, ``keys`` the Redis keys. Of a call for many counters
+    ``counter`` is the first of those that are refused, ``errors`` has the error of each, by name as given, and
+    ``values`` what was read of all others. ``inspection``, of `inspect`: what the other shards hold.
+    """
 
     outcome = Outcome.NOT_APPLIED
 
-    def __init__(self, message: str, *, counter: bytes | None = None) -> None:
+    def __init__(self, message: str, *, counter: bytes | None = None, keys: Iterable[bytes] = ()) -> None:
         super().__init__(message)
         self.counter = counter
+        self.keys = tuple(keys)
+        self.values: dict[str | bytes, CounterValue] = {}
+        self.errors: dict[str | bytes, Refused] = {}
+        self.inspection: Inspection | None = None
 
 
 class Overflow(Refused):

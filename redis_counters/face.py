@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import os
 import random
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from redis_counters.drivers.chance import default_display, mint
 from redis_counters.drivers.clock import monotonic, wall
 from redis_counters.drivers.redis_py.lanes import REPLY_TIMEOUT
 from redis_counters.drivers.transport import AwaitedTransport, Transport
-from redis_counters.errors import UsageError
+from redis_counters.errors import Refused, UsageError
 from redis_counters.events import Observer
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.durability import Durability
@@ -22,6 +23,8 @@ from redis_counters.protocol.settings import make_settings
 from redis_counters.protocol.shards import Auto
 from redis_counters.protocol.stats import Stats
 from redis_counters.protocol.values import Name, name_bytes, name_shown, signed_amount, unsigned_amount
+
+R = TypeVar("R", bound=Refused)
 
 _ONE = 1  # `amount is _ONE` holds for the int 1 alone, not for True: the cheapest check there is
 
@@ -215,6 +218,15 @@ def names_bytes(names: Iterable[Name]) -> dict[Name, bytes]:
         return dict(zip(names, map(str.encode, names), strict=True))  # type: ignore[arg-type]
     except (TypeError, UnicodeEncodeError):  # bytes among them, or what is no name
         return {name: name_bytes(name) for name in names}
+
+
+def named(error: R, wanted: Mapping[Name, bytes]) -> R:
+    """Return the error of a read, with what it tells under the names as given."""
+    told = copy.copy(error)  # others may be told the same
+    told.values = {name: error.values[raw] for name, raw in wanted.items() if raw in error.values}
+    errors = error.errors or ({} if error.counter is None else {error.counter: error})
+    told.errors = {name: errors[raw] for name, raw in wanted.items() if raw in errors}
+    return told
 
 
 def nothing() -> None:

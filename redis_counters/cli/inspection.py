@@ -12,6 +12,7 @@ import typer
 from redis_counters.cli import options, output
 from redis_counters.cli.opened import opened
 from redis_counters.crdt.slotmap import Half
+from redis_counters.errors import Refused
 
 if TYPE_CHECKING:
     from redis_counters.protocol.inspection import Inspection, ShardView
@@ -38,11 +39,22 @@ def inspect(
     --json tells more.
     """
     with opened(url, namespace, region) as counters:
-        found = counters.inspect(output.to_bytes(name))
+        try:
+            found = counters.inspect(output.to_bytes(name))
+        except Refused as error:
+            if error.inspection is not None:
+                _show(name, error.inspection, as_json=as_json)
+            raise
+    _show(name, found, as_json=as_json)
+
+
+def _show(name: str, found: Inspection, *, as_json: bool) -> None:
     if as_json:
         output.print_json(_as_json(name, found))
         return
     shards = "1 shard" if found.shards == 1 else f"{found.shards} shards"
+    if len(found.parts) < found.shards:
+        shards = f"{len(found.parts)} of {shards}"
     rows = [row for part in found.parts for row in _rows(part, found, time.time())]
     about = f"{output.printable(os.fsencode(name))}: {found.value} in {shards}"
     output.print_lines([(about if rows else f"{about}, Redis holds nothing of it").encode()])

@@ -11,7 +11,8 @@ import typer
 from redis_counters.cli import options, output
 from redis_counters.cli.opened import opened
 from redis_counters.cli.waiting import wait_for_redis
-from redis_counters.errors import CounterError, OutcomeUnknown, Unavailable, UsageError
+from redis_counters.errors import CounterError, OutcomeUnknown, Refused, Unavailable, UsageError
+from redis_counters.protocol.refusals import of_many
 
 FLUSH_TIMEOUT = 10.0
 MOST = 2**63 - 1  # that one process can count in one counter, up or down
@@ -31,8 +32,19 @@ def get(
     """
     wanted = [output.to_bytes(name) for name in names]
     with opened(url, namespace, region) as counters:
-        found = counters.get_many(wanted, max_age=0)
-    _show({name: int(found[name]) for name in wanted}, wanted, as_json=as_json)
+        try:
+            found: Mapping[str | bytes, int] = counters.get_many(wanted, max_age=0)
+        except Refused as error:
+            if error.values:
+                _show_of(error.values, wanted, as_json=as_json)
+            raise
+    _show_of(found, wanted, as_json=as_json)
+
+
+def _show_of(found: Mapping[str | bytes, int], wanted: Sequence[bytes], *, as_json: bool) -> None:
+    """Print the values of those that were found."""
+    values = {name: int(found[name]) for name in wanted if name in found}
+    _show(values, [name for name in wanted if name in values], as_json=as_json)
 
 
 def _show(values: Mapping[bytes, int], wanted: Sequence[bytes], *, as_json: bool) -> None:
@@ -101,8 +113,12 @@ def delete(
 
 
 def _take_away(take: Callable[[bytes], int], names: Sequence[str], *, as_json: bool) -> None:
-    """Print what it takes, also where one of them fails: nobody can learn afterwards what the others were."""
+    """Print what it takes, also where one of them fails: nobody can learn afterwards what the others were.
+
+    One that Redis refuses does not keep those behind it from being done.
+    """
     taken: dict[bytes, int] = {}
+    refused: dict[bytes, Refused] = {}
     try:
         for name in map(output.to_bytes, dict.fromkeys(names)):
             try:
@@ -110,7 +126,11 @@ def _take_away(take: Callable[[bytes], int], names: Sequence[str], *, as_json: b
             except CounterError as error:
                 if error.taken:
                     taken[name] = error.taken
-                raise
+                if not isinstance(error, Refused) or error.counter != name:
+                    raise
+                refused[name] = error
     finally:
         if taken:
             _show(taken, list(taken), as_json=as_json)
+    if refused:
+        raise of_many(refused, {})

@@ -8,12 +8,12 @@ above what was issued, and never less than the own increments since the last rea
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from redis_counters.crdt.tally import INT64_MAX
-from redis_counters.errors import CounterError
+from redis_counters.errors import CounterError, Refused
 from redis_counters.protocol.snapshots import Snapshot
 from redis_counters.protocol.values import CounterValue, made_value
 from redis_counters.protocol.writer import Writer
@@ -156,25 +156,33 @@ class CachedReads:
     def release(self, ticket: Ticket, failure: CounterError | None = None) -> None:
         """The fetch is over; if it failed, those who waited for it need not find out one after the other."""
         names, fetching, outdated = ticket.names, self.fetching, self.outdated
+        refused = failure.errors if isinstance(failure, Refused) else {}
         for name in names:
             if fetching.get(name) is ticket:
                 del fetching[name]
                 if outdated:
                     outdated.pop(name, None)
+        if self.failures:
+            for name in names:
+                self.failures.pop(name, None)
         if failure is not None:
+            now = self.clock()
             for name in names:
-                self.failures.pop(name, None)
-            self.failures.update(dict.fromkeys(names, (self.clock(), failure)))
+                if not refused:
+                    self.failures[name] = now, failure
+                elif name in refused:  # that does not concern the others
+                    self.failures[name] = now, refused[name]
             forget_oldest(self.failures, MOST_FAILURES)
-        elif self.failures:
-            for name in names:
-                self.failures.pop(name, None)
 
-    def failure(self, names: Iterable[bytes], since: float) -> CounterError | None:
-        """Return the error of a fetch of one of these names that somebody waited for since then."""
+    def failure(self, names: Collection[bytes], since: float) -> CounterError | None:
+        """Return the error of a fetch of one of these names that somebody waited for since then.
+
+        Not where one of several counters is refused: who waits asks for himself then, for he is to have the others.
+        """
         for name in names:
             when, error = self.failures.get(name, (-math.inf, None))
-            if when > since:
+            alone = len(names) == 1 or not isinstance(error, Refused) or error.counter is None
+            if when > since and alone:
                 return error
         return None
 

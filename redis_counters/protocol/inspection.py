@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from redis_counters.crdt.moved import Copies, beyond, copies_in, is_copy
 from redis_counters.crdt.regional import RegionalShard, parse_fields
 from redis_counters.crdt.slotmap import SlotMap, parse
-from redis_counters.errors import WrongType, quoted
+from redis_counters.errors import Refused, reworded
 from redis_counters.protocol.answers import list_of
 from redis_counters.protocol.commands import Command, Script, hgetall, hmget
 from redis_counters.protocol.exchange.marks import seen_field
 from redis_counters.protocol.keys import KeySpace, meta_key, shard_of
 from redis_counters.protocol.namespace import look_up_namespace
 from redis_counters.protocol.reads import Reads
+from redis_counters.protocol.refusals import MOST_TOLD, of_shard
 from redis_counters.protocol.registry import is_actor, record_of
 from redis_counters.protocol.shard_fields import pairs_of
 from redis_counters.protocol.shards import check_told
@@ -82,30 +83,37 @@ class Inspection:
 
 
 def inspect(reads: Reads, name: Name) -> Generator[list[Command], list[object], Inspection]:
-    """Return what Redis holds of a counter. Cost: up to 2 round trips per shard and two more; O(slots)."""
+    """Return what Redis holds of a counter. Cost: up to 2 round trips per shard and two more; O(slots).
+
+    A shard that is refused does not keep the others from being shown: the error has them.
+    """
     raw_name, writer = name_bytes(name), reads.writer
     if writer.keys is None:
         (raw,) = yield [look_up_namespace(writer.settings)]
         reads.settle(raw)
     keys = writer.presumed_keys
     parts: tuple[ShardView, ...] = ()
+    refused: list[Refused] = []
     copies: Copies = {}
-    value = 0
-    while len(parts) < max([1, writer.shards.of(raw_name), *(part.map.shards for part in parts[:1])]):
-        bucket, key = keys.shard_key(raw_name, len(parts))
+    value = shard = 0
+    shards = max(1, writer.shards.of(raw_name))
+    while shard < shards:
+        bucket, key = keys.shard_key(raw_name, shard)
         (raw,) = yield [_whole(key)]
-        if parts:
-            (raw,) = list_of(raw, 1)
         try:
+            if shard:
+                (raw,) = list_of(raw, 1)
             fields = dict(pairs_of(raw, raw_name))
             found = parse(fields)
             check_told(found.shards)
-            if not parts:
+            if not shard:
                 copies = copies_in(fields.items())
-            value += beyond(fields.items(), len(parts), copies)
-            parts += (ShardView(len(parts), bucket, key, found, parse_fields(fields)),)
-        except ValueError as error:
-            raise WrongType(f"counter {quoted(raw_name)}: {error}", counter=raw_name) from None
+                shards = max(shards, found.shards)
+            value += beyond(fields.items(), shard, copies)
+            parts += (ShardView(shard, bucket, key, found, parse_fields(fields)),)
+        except (Refused, ValueError) as error:
+            refused.append(of_shard(key, error))
+        shard += 1
     actors: dict[bytes, ActorView] = {}
     for part in parts:
         ids = sorted(part.map.actors - actors.keys())
@@ -114,7 +122,14 @@ def inspect(reads: Reads, name: Name) -> Generator[list[Command], list[object], 
             records = list_of(raw, len(ids))
             actors.update((id, _actor_view(id, record)) for id, record in zip(ids, records, strict=True))
     regions = yield from _regions(keys, parts)
-    return Inspection(name_shown(raw_name), len(parts), value, parts, actors, regions)
+    inspection = Inspection(name_shown(raw_name), shards, value, parts, actors, regions)
+    if refused:
+        first = refused[0]
+        told = reworded(first, "; ".join(map(str, refused[:MOST_TOLD])))
+        told.keys = tuple(key for each in refused for key in each.keys)
+        told.inspection = inspection if parts else None
+        raise told
+    return inspection
 
 
 def _regions(

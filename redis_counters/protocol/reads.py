@@ -5,10 +5,12 @@ Sans-I/O: generators yield lists of commands and are given the lists of their an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 from redis_counters.crdt.moved import copies_in
+from redis_counters.crdt.tally import tally
+from redis_counters.errors import Refused
 from redis_counters.protocol.answers import list_of
 from redis_counters.protocol.bucket import Bucket
 from redis_counters.protocol.cached_reads import CachedReads, forget_oldest
@@ -16,6 +18,7 @@ from redis_counters.protocol.commands import Command, hmget
 from redis_counters.protocol.keys import meta_key
 from redis_counters.protocol.namespace import look_up_namespace, settled_keys
 from redis_counters.protocol.pages import Page, Want
+from redis_counters.protocol.refusals import of_many, of_shard
 from redis_counters.protocol.registry import record_of
 from redis_counters.protocol.shard_fields import CROWD, ask_for, is_crowded, pairs_of
 from redis_counters.protocol.snapshots import Doubts, Place, Records, acknowledged
@@ -27,6 +30,8 @@ MOST_CACHED = 10_000  # names; the oldest snapshots go first
 MOST_KNOWN = 20_000  # counters whose number of shards was learned from Redis
 MOST_ATTEMPTS = 5  # to read without an own actor ending meanwhile
 MOST_CROWDED = 100  # shards that the janitor is to look at
+
+NOTHING_KNOWN: Mapping[bytes, CounterValue] = {}  # it is never written to
 
 Asks = Generator[list[Command], list[object], dict[bytes, CounterValue]]
 
@@ -52,8 +57,10 @@ class Reads(CachedReads):
         self.most_known = MOST_KNOWN  # numbers of shards, until it is looked which of them are needed
         self.crowded: dict[bytes, None] = {}  # shards with many slots, for the janitor to look at
 
-    def fetch(self, names: Iterable[bytes]) -> Asks:
+    def fetch(self, names: Iterable[bytes], known: Mapping[bytes, CounterValue] = NOTHING_KNOWN) -> Asks:
         """Return new values by name; in one round trip, as long as no number of shards has grown.
+
+        A counter that is refused does not keep the others from being read: the error has their values, and ``known``.
 
         No shard is missed: every writer publishes a larger number in shard 0 before it uses it, and shard 0 is read
         not later than the others; where it tells of more, the new ones are read too.
@@ -70,9 +77,10 @@ class Reads(CachedReads):
             page = self._begin(names)
             settled, seen = writer.keys is not None, writer.turns
             doubts: Doubts = {}
-            as_before, want = yield from self._fetch_page(page, records, doubts)
+            refused: dict[bytes, Refused] = {}
+            as_before, want = yield from self._fetch_page(page, records, doubts, refused)
             while want:
-                want = yield from self._fetch_more(want, records, doubts)
+                want = yield from self._fetch_more(want, records, doubts, refused)
             if doubts and (yield from self._ask_registries(doubts, records, seen)):
                 continue  # (never twice for the same actor)
             # Own slots may have been folded meanwhile, into a base that was read before, or lost and sent again.
@@ -80,6 +88,9 @@ class Reads(CachedReads):
             if not changed or attempts >= MOST_ATTEMPTS:
                 break
         snapshots = page.snapshots
+        if refused:
+            kept = [(name, snapshot) for name, snapshot in zip(names, snapshots, strict=True) if name not in refused]
+            names, snapshots = [name for name, _ in kept], [snapshot for _, snapshot in kept]
         if seen[2] != writer.losses:  # in each attempt: then what is absent is taken for lost rather than for deleted
             for snapshot in snapshots:
                 snapshot.forget_acknowledged(records.folded)
@@ -101,6 +112,9 @@ class Reads(CachedReads):
         if len(writer.shards.known) >= self.most_known:
             self._forget_shards()
         self.snapshots += len(snapshots)
+        if refused:
+            first, *more = refused.values()
+            raise of_many(refused, {**known, **values}) if known or values or more else first
         return values
 
     def _begin(self, names: list[bytes]) -> Page:
@@ -187,7 +201,7 @@ class Reads(CachedReads):
         return anew
 
     def _fetch_page(
-        self, page: Page, records: Records, doubts: Doubts
+        self, page: Page, records: Records, doubts: Doubts, refused: dict[bytes, Refused]
     ) -> Generator[list[Command], list[object], tuple[bool, list[Want]]]:
         """The snapshots of a page have what Redis holds of the shards that are known.
 
@@ -202,7 +216,7 @@ class Reads(CachedReads):
             if page.crowded:
                 self._look_for_crowds(page.wanted(), texts)
             return True, []
-        return as_before, self._take(page.wanted(), texts, buckets, records, doubts)
+        return as_before, self._take(page.wanted(), texts, buckets, records, doubts, refused)
 
     def _own(self, buckets: int) -> list[Bucket] | None:
         """Return the buckets in which this process has slots. They were so many when it was asked.
@@ -213,7 +227,7 @@ class Reads(CachedReads):
         return writer.buckets if writer.accepted and len(writer.buckets) == buckets else None
 
     def _fetch_more(
-        self, want: list[Want], records: Records, doubts: Doubts
+        self, want: list[Want], records: Records, doubts: Doubts, refused: dict[bytes, Refused]
     ) -> Generator[list[Command], list[object], list[Want]]:
         """Add what Redis holds of these shards to their snapshots; return which more there are."""
         writer, buckets = self.writer, self.writer.presumed_keys.buckets
@@ -222,10 +236,18 @@ class Reads(CachedReads):
                 snapshot.acknowledged = {**snapshot.acknowledged, **acknowledged(writer.buckets, places)}
         keys = [key for _name, _snapshot, places in want for _bucket, key in places]
         texts = yield from ask_for(keys, grouped=self.grouped)
-        return self._take(want, texts, buckets, records, doubts)
+        return self._take(want, texts, buckets, records, doubts, refused)
 
-    def _take(self, want: list[Want], texts: list[Any], buckets: int, records: Records, doubts: Doubts) -> list[Want]:
-        """Add the fields of these shards to their snapshots; return which more there are."""
+    def _take(
+        self,
+        want: list[Want],
+        texts: list[Any],
+        buckets: int,
+        records: Records,
+        doubts: Doubts,
+        refused: dict[bytes, Refused],
+    ) -> list[Want]:
+        """Add the fields of these shards to their snapshots; return which more there are, but of what is refused."""
         writer, learned, own = self.writer, self.writer.shards, self._own(buckets)
         more: list[Want] = []
         at = 0
@@ -233,7 +255,11 @@ class Reads(CachedReads):
             raws = texts[at : at + len(places)]
             at += len(places)
             first = len(snapshot.places) - len(places)
-            found = self.sums.of(name, raws) if not first else added_up(name, raws, first, snapshot.copies)
+            try:
+                found = self.sums.of(name, raws) if not first else added_up(name, raws, first, snapshot.copies)
+            except Refused as error:
+                refused[name] = _refused_shard(error, name, places, raws)
+                continue
             _raws, counted, told = found
             snapshot.counted = snapshot.counted + counted if first else counted
             if own is not None:
@@ -249,7 +275,7 @@ class Reads(CachedReads):
                 added = self._more_places(name, len(snapshot.places), learned.of(name))
                 snapshot.places = snapshot.places + added
                 more.append((name, snapshot, added))
-        if max(map(len, texts)) >= CROWD:
+        if refused or max(map(len, texts)) >= CROWD:
             self._look_for_crowds(want, texts)
         return more
 
@@ -258,6 +284,16 @@ class Reads(CachedReads):
         for key, text in zip(keys, texts, strict=True):
             if is_crowded(text) and len(self.crowded) < MOST_CROWDED:
                 self.crowded[key] = None
+
+
+def _refused_shard(error: Refused, name: bytes, places: Sequence[Place], raws: Sequence[object]) -> Refused:
+    """Return the error with the key of the shard that it is about."""
+    for (_bucket, key), raw in zip(places, raws, strict=True):
+        try:
+            tally(pairs_of(raw, name))
+        except (Refused, ValueError) as its_own:
+            return of_shard(key, its_own)
+    return of_shard(places[0][1], error)  # of the number of shards, which the first one tells
 
 
 def _counted_apart(name: bytes, raws: Sequence[object], told: int) -> bool:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from redis_counters.errors import CounterError, NotPermitted, Refused, Unavailable, WrongType, quoted
 from redis_counters.protocol.commands import ErrorReply, Script
 from redis_counters.protocol.keys import name_of
 from redis_counters.protocol.permissions import is_denied, with_candidates
 from redis_counters.protocol.replies import Reply
+from redis_counters.protocol.values import CounterValue
 
 _PASSING = frozenset(
     (
@@ -33,6 +35,8 @@ _ON_ITS_WAY = "attempted to access a non local key"
 IN_A_CLUSTER = (
     "CLUSTER this server is part of a cluster: use redis+cluster:// or a RedisCluster client; nothing was applied"
 )
+
+MOST_TOLD = 3  # of the counters that are refused in one call, in its error's text
 
 _KNOWN = _PASSING | {"NOSCRIPT", "NOPERM", "NOAUTH", "WRONGPASS", "WRONGTYPE", "BADARG", "CLUSTER"}
 
@@ -88,6 +92,37 @@ def _without_script(text: str) -> str:
 
 def refusal(key: bytes, text: str) -> Refused:
     """Return the error for a counter that Redis refuses alone."""
+    if text.startswith("WRONGTYPE"):
+        return wrong_type(key, text)
     name = name_of(key)
-    kind = WrongType if text.startswith("WRONGTYPE") else NotPermitted if is_denied(text) else Refused
-    return kind(f"counter {quoted(name)}: {text}", counter=name)
+    kind = NotPermitted if is_denied(text) else Refused
+    return kind(f"counter {quoted(name)}: {text}", counter=name, keys=(key,))
+
+
+def wrong_type(key: bytes, why: str) -> WrongType:
+    """Return the error for a key that is to be a shard of a counter, and holds something else."""
+    name = name_of(key)
+    what = f"counter {quoted(name)}: the key {quoted(key)} holds something else: {why}"
+    return WrongType(what, counter=name, keys=(key,))
+
+
+def of_shard(key: bytes, error: Refused | ValueError) -> Refused:
+    """Return what keeps a shard from being read, with its key."""
+    name = name_of(key)
+    if isinstance(error, (ValueError, WrongType)):
+        return wrong_type(key, str(error).removeprefix(f"counter {quoted(name)}: "))
+    error.counter, error.keys = name, (key,)
+    return error
+
+
+def of_many(errors: dict[bytes, Refused], values: Mapping[bytes, CounterValue]) -> Refused:
+    """Return the error for a read of many counters of which some are refused: it has the values of the others."""
+    first, *more = errors.values()
+    told = [str(error) for error in (first, *more[: MOST_TOLD - 1])]
+    if len(errors) > MOST_TOLD:
+        told.append(f"and {len(errors) - MOST_TOLD:,} more")
+    keys = [key for error in errors.values() for key in error.keys]
+    found = type(first)("; ".join(told), counter=first.counter, keys=keys)
+    found.errors = {name: error for name, error in errors.items()}  # noqa: C416 - of another type
+    found.values = {name: value for name, value in values.items()}  # noqa: C416 - of another type
+    return found

@@ -14,14 +14,14 @@ from redis_counters.crdt.entries import Entries
 from redis_counters.crdt.moved import beyond_copies, copied_shards, copies_in
 from redis_counters.crdt.regional import parse_text
 from redis_counters.crdt.slotmap import parse
-from redis_counters.errors import CounterError, Outcome, WrongType, quoted, reworded, with_outcome
+from redis_counters.errors import CounterError, Outcome, Refused, quoted, reworded, with_outcome
 from redis_counters.protocol.answers import all_answered, reply_of
 from redis_counters.protocol.commands import Command, Script, hgetall
 from redis_counters.protocol.durability import Durability, shortfall
 from redis_counters.protocol.keys import KeySpace
 from redis_counters.protocol.namespace import look_up_namespace
 from redis_counters.protocol.reads import Reads
-from redis_counters.protocol.refusals import of_counter, raise_refused
+from redis_counters.protocol.refusals import of_counter, of_shard, raise_refused
 from redis_counters.protocol.replies import BadReply
 from redis_counters.protocol.shard_fields import pairs_of
 from redis_counters.protocol.shards import check_told
@@ -54,12 +54,12 @@ def take_away(reads: Reads, name: bytes, taken: Taken, *, delete: bool) -> Steps
         reads.settle(raw)
     keys = writer.presumed_keys
     (raw,) = all_answered((yield [hgetall(keys.shard_key(name, 0)[1])]))
-    fields = dict(pairs_of(raw, name))
     try:
+        fields = dict(pairs_of(raw, name))
         told, copies = parse(fields).shards, copies_in(fields.items())
         check_told(told)
-    except ValueError as error:
-        raise WrongType(f"counter {quoted(name)}: {error}", counter=name) from None
+    except (Refused, ValueError) as error:
+        raise of_shard(keys.shard_key(name, 0)[1], error) from None
     if fields.get(b"z", b"-") != b"-":  # a narrowing has begun: what it copies from now on would come back
         bucket, key = keys.shard_key(name, 0)
         shard0 = (keys.registries[bucket], keys.index(bucket), key)

@@ -152,5 +152,6 @@ def test_what_is_in_the_way_is_told_alike_by_all_servers(server: RealServer, sha
     if shard:  # it may have been the only one
         client.hset(KeySpace(b"rc", 16).shard_key(b"a", 0)[1], "k", 4)
     client.rpush(key, "somebody's")
-    why = "counter 'a': WRONGTYPE Operation against a key holding the wrong kind of value"
+    what = f"the key '{key.decode()}' holds something else"
+    why = f"counter 'a': {what}: WRONGTYPE Operation against a key holding the wrong kind of value"
     assert told(server, "a", "1", *QUICK, code=1) == [("a", 0, why)]

@@ -45,12 +45,12 @@ def test_what_was_taken_away_before_an_error_is_printed(any_server: RealServer, 
     client: Any = any_server.client()
     client.rpush(KeySpace(b"rc", 16).shard_key(b"b", 0)[1], "somebody's")
     result = run(any_server, command, "a", "b", "c")
-    assert (result.returncode, result.stdout) == (1, b"a\t3\n")
+    assert (result.returncode, result.stdout) == (1, b"a\t3\nc\t0\n")
     assert b"'b'" in result.stderr
     run(any_server, "incr", "a", "4")
     result = run(any_server, command, "a", "b", "c", "--json")
-    assert (result.returncode, json.loads(result.stdout)) == (1, {"a": 4})
-    result = run(any_server, command, "b", "c")
+    assert (result.returncode, json.loads(result.stdout)) == (1, {"a": 4, "c": 0})
+    result = run(any_server, command, "b")
     assert (result.returncode, result.stdout) == (1, b"")
 
 
@@ -64,7 +64,7 @@ def test_what_was_taken_away_of_a_counter_that_fails_is_printed(any_server: Real
     client.hset(KeySpace(b"rc", 16).shard_key(b"b", 1)[1], "somebody's+", "else")
     run(any_server, "incr", "a", "3")
     result = run(any_server, command, "a", "b", "c")
-    assert (result.returncode, result.stdout) == (1, b"a\t3\nb\t20\n")
+    assert (result.returncode, result.stdout) == (1, b"a\t3\nb\t20\nc\t0\n")
     assert b"taken away all the same, in 2 shards: 20" in result.stderr
 
 

@@ -72,7 +72,7 @@ class Reading(Flusher):
                 claim = await self._wait_to_claim(names, max_age, ticket)
             if not claim.missing:
                 return claim.values
-            return claim.values | await self.ask(all_of(reads.fetch(claim.missing)))
+            return claim.values | await self.ask(all_of(reads.fetch(claim.missing, claim.values)))
         except CounterError as error:
             failure = bare(with_outcome(error, Outcome.NOT_APPLIED))
             raise

@@ -96,7 +96,7 @@ class Reading(Flusher):
                 claim = self._wait_to_claim(names, max_age, ticket)
             if not claim.missing:
                 return claim.values
-            values = self._drive(reads.fetch(claim.missing), whole=True)
+            values = self._drive(reads.fetch(claim.missing, claim.values), whole=True)
             if claim.values:
                 values |= claim.values
             if claim.busy:  # what the interrupted read will be told is older, and must not be kept
