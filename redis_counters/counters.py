@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from redis_counters.drivers.dropped import when_dropped
+from redis_counters.drivers.forks import here
 from redis_counters.drivers.pacing import all_of
 from redis_counters.drivers.redis_py.transports import transport_of
 from redis_counters.drivers.threads import ThreadRunner
@@ -130,7 +131,7 @@ class Counters(CountersBase, KeyedCounters):
         Raises: Unavailable, WrongType, NotPermitted.
         """
         raw = name if type(name) is bytes else name_bytes(name)
-        if max_age is None and (value := self._core.reads.at_hand(raw)) is not None:
+        if max_age is None and here and (value := self._core.reads.at_hand(raw)) is not None:
             return value
         return (self._runner.read((raw,), checked_age(max_age)))[raw]
 
@@ -240,7 +241,7 @@ class Counter(CounterBase):
 
     def value(self, *, max_age: float | None = None) -> CounterValue:
         """Return the value; as `Counters.get`."""
-        if max_age is None and (value := self._core.reads.at_hand(self._name)) is not None:
+        if max_age is None and here and (value := self._core.reads.at_hand(self._name)) is not None:
             return value
         return self._counters.get(self._name, max_age=max_age)
 

@@ -12,9 +12,11 @@ from typing import Any, NoReturn, Protocol, TypeVar
 from redis_counters.drivers.chance import default_display, mint
 from redis_counters.drivers.clock import monotonic, wall
 from redis_counters.drivers.redis_py.lanes import REPLY_TIMEOUT
+from redis_counters.drivers.signs import new_sign
 from redis_counters.drivers.transport import AwaitedTransport, Transport
 from redis_counters.errors import Refused, UsageError
 from redis_counters.events import Observer
+from redis_counters.protocol.buffer import Buffer
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.durability import Durability
 from redis_counters.protocol.expiries import Expiry, Moment
@@ -57,7 +59,8 @@ def make_core(
     settings = make_settings(actor=default_display() if actor is None else actor, **options)
     if settings.durability is not None:
         check_timeout(settings.durability, transport.reply_timeout() or REPLY_TIMEOUT)
-    core = Core(settings, mint, monotonic, wall, random.random, grouped=transport.grouped)
+    buffer = Buffer(new_sign())
+    core = Core(settings, mint, monotonic, wall, random.random, grouped=transport.grouped, buffer=buffer)
     core.observer = observer
     core.display = default_display if actor is None else None
     return core
@@ -123,7 +126,7 @@ class CountersBase(OnePerProcess):
     def _begin(self, core: Core, runner: Runner) -> None:
         self._core = core
         self._runner = runner
-        self._ones = core.buffer.ones
+        self._ones, self._asked = core.buffer.ones, core.buffer.asked
         self._wake = runner.wake
 
     def __repr__(self) -> str:
@@ -137,10 +140,9 @@ class CountersBase(OnePerProcess):
         BufferFull if `max_pending` names wait for Redis. Nothing is counted then.
         """
         if amount is _ONE and (type(name) is bytes or (type(name) is str and name.isascii())):
-            ones = self._ones
-            if not ones and self._wake(name, 1):
+            if not self._asked and self._wake(name, 1):
                 return
-            ones.append(name)
+            self._ones.append(name)
         else:
             self._add(name_bytes(name), unsigned_amount(amount, name))
 
@@ -153,7 +155,7 @@ class CountersBase(OnePerProcess):
         self._add(name_bytes(name), signed_amount(amount, name))
 
     def _add(self, name: bytes, amount: int) -> None:
-        if self._core.buffer or not self._wake(name, amount):
+        if self._asked or not self._wake(name, amount):
             self._runner.add(name, amount)
 
     def stats(self) -> Stats:
@@ -181,22 +183,21 @@ class Named(OnePerProcess):
 class CounterBase(Named):
     """A handle on one counter. `incr` here is the fastest way to count."""
 
-    __slots__ = ("_base", "_expiry", "_ones", "_wake")
+    __slots__ = ("_asked", "_base", "_expiry", "_ones", "_wake")
 
     def __init__(self, base: CountersBase, name: bytes, expiry: Expiry | None) -> None:
         super().__init__(name)
         self._expiry = expiry  # it is known for as long as the handle is there
         self._base = base
-        self._ones = base._ones
+        self._ones, self._asked = base._ones, base._asked
         self._wake = base._wake
 
     def incr(self, amount: int = 1) -> None:
         """The counter is higher by ``amount``; as `Counters.incr`."""
         if amount is _ONE:
-            ones = self._ones
-            if not ones and self._wake(self._name, 1):
+            if not self._asked and self._wake(self._name, 1):
                 return
-            ones.append(self._name)
+            self._ones.append(self._name)
         else:
             self._base.incr(self._name, amount)
 

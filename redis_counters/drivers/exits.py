@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable
 
 from redis_counters.drivers.clock import monotonic
+from redis_counters.drivers.forks import notice
 
 LIMIT = 5.0  # seconds that all of it may take while Redis is away
 LEAST = 0.5  # of which each client may have at least this for a last attempt
@@ -69,6 +70,7 @@ def _nothing() -> None: ...
 
 
 def _at_exit() -> None:
+    notice()
     rest()
     for close in list(_clients.values()):
         close(rest())

@@ -19,6 +19,8 @@ import threading
 from pathlib import Path
 from typing import Protocol
 
+from redis_counters.drivers import forks
+
 PATIENCE = 5.0  # seconds that a fork waits for a journal that is being written
 
 
@@ -121,4 +123,5 @@ def _after_fork_in_child() -> None:
     _held.clear()
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent)
+forks.before_all(_after_fork_in_child)

@@ -16,6 +16,8 @@ import weakref
 from collections.abc import Sequence
 from pathlib import Path
 
+from redis_counters.drivers import forks
+
 __all__ = ["Supervised"]
 
 # The shell stays the command's parent and waits for it last, so that until then the pid belongs to nothing else.
@@ -79,6 +81,7 @@ class Supervised:
 
     def stop(self) -> None:
         """The command is gone (SIGKILL) and its directory too. Idempotent; does nothing in a forked child."""
+        forks.notice()
         with self._lock:
             if self._process.stdin is None or self._process.stdin.closed:
                 return
@@ -112,4 +115,4 @@ def _after_fork() -> None:
         supervised._forget()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+forks.before_all(_after_fork)

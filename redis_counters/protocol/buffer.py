@@ -8,14 +8,32 @@ the whole of an increment. Memory is one pointer per increment, for one flush in
 from __future__ import annotations
 
 
-class Buffer:
-    """``ones``: a name per increment by 1, the common case. ``amounts``: (name, signed amount) for all others."""
+class Sign:
+    """True once its ``value`` is. Drivers have signs whose truth is looked up faster, and is gone in a forked child."""
 
-    __slots__ = ("amounts", "ones")
+    __slots__ = ("value",)
 
     def __init__(self) -> None:
+        self.value = False
+
+    def __bool__(self) -> bool:
+        return self.value
+
+
+class Buffer:
+    """``ones``: a name per increment by 1, the common case. ``amounts``: (name, signed amount) for all others.
+
+    ``asked``: since the buffer was emptied somebody has asked for a flush, and whether he may count; until then who
+    counts asks first. It is set before anything is entered, and taken away after all was taken out: so it may be
+    missing while something is in there, then one more asks. The other way round nobody would.
+    """
+
+    __slots__ = ("amounts", "asked", "ones")
+
+    def __init__(self, asked: Sign | None = None) -> None:
         self.ones: list[str | bytes] = []
         self.amounts: list[tuple[str | bytes, int]] = []
+        self.asked = Sign() if asked is None else asked
 
     def __bool__(self) -> bool:
         return bool(self.ones or self.amounts)
@@ -24,3 +42,4 @@ class Buffer:
         """Forget everything, in place: after a fork it belongs to the parent, and handles keep these very lists."""
         self.ones.clear()
         self.amounts.clear()
+        self.asked.value = False

@@ -38,6 +38,7 @@ class Core:
         chance: Callable[[], float],
         *,
         grouped: bool = False,
+        buffer: Buffer | None = None,
     ) -> None:
         self.settings = settings
         self.grouped = grouped  # Redis is a cluster: keys of different buckets may lie on different servers
@@ -47,7 +48,7 @@ class Core:
         self.chance = chance
         self.observer: Observer | None = None
         self.display: Callable[[], str] | None = None  # the name for people, where it follows the process
-        self.buffer = Buffer()
+        self.buffer = Buffer() if buffer is None else buffer
         self.failures = 0
         self.undelivered = 0
         self.failing = False  # the last round did not go through
@@ -219,7 +220,10 @@ class Core:
 
     def nothing_to_do(self) -> bool:
         """True if no round is needed, neither for what was counted nor for actors that should end."""
-        return self.writer.clean and not self.orphans and not self.writer.house_due(self.clock())
+        nothing = self.writer.clean and not self.orphans and not self.writer.house_due(self.clock())
+        if nothing:  # who asked may have been interrupted before he counted: then it was said for nothing
+            self.buffer.asked.value = False
+        return nothing
 
     def squeeze(self, name: Name, amount: int) -> bool:
         """With the buffer full: the amount is counted if its counter waits already, for that takes no more memory."""

@@ -118,6 +118,7 @@ class Intake:
             taken.reverse()
             del amounts[:count]
             self.taken_amounts = taken
+            self.buffer.asked.value = False
         taken = self.taken_amounts
         while taken:
             name, amount = taken[-1]
@@ -143,6 +144,7 @@ class Intake:
             taken = ones[:count]
             del ones[:count]
             self.taken = taken
+            self.buffer.asked.value = False
         counter = Counter(self.taken)
         # Not a list of pairs: the garbage collector follows those.
         batch, counts = list(counter), list(counter.values())

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from redis_counters.drivers import exits
+from redis_counters.drivers import exits, forks
 from redis_counters.drivers.breaker import Breaker
 from redis_counters.drivers.dropped import bare
 from redis_counters.drivers.pacing import kept_if_refused, open_recording, round_error
@@ -64,6 +64,7 @@ class Rounds(ABC):
 
     def _here(self) -> None:
         """The client belongs to the running loop. Raises UsageError if it belongs to another one that may still run."""
+        forks.notice()
         loop = asyncio.get_running_loop()
         if loop is self.loop:
             return
@@ -119,6 +120,7 @@ class Rounds(ABC):
             self.publish()
 
     async def _drive_round(self) -> None:
+        forks.notice()  # the loop of a parent may go on in a child that C has forked
         if self.core.writer.keys is None:  # the namespace may take long to answer
             self.core.writer.absorb()
         recording = self.recording

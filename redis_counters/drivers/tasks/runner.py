@@ -63,7 +63,7 @@ class TaskRunner(Reading):
 
         The garbage collector calls this: see `dropped`. Where no loop runs (any more), the hook of exit sends the rest.
         """
-        if self.over:
+        if self.over or not forks.begun():  # in a child it has nothing, and nothing can be waited for here
             return False
         loop = self.loop
         alive = loop is not None and not loop.is_closed()
@@ -98,8 +98,9 @@ class TaskRunner(Reading):
     def wake(self, name: Name, amount: int) -> bool:
         """A flush will follow within the interval. True if the amount has been counted here, with no room to spare.
 
-        Called only when the buffer is empty.
+        Called only when nobody has asked since the buffer was emptied, in this process.
         """
+        forks.notice()
         if self.refusing:
             raise closed(name)
         if self.always:
@@ -112,18 +113,19 @@ class TaskRunner(Reading):
                 raise buffer_full(self.core, name)
             if loop is not None and not loop.is_closed():
                 loop.call_soon_threadsafe(self._told)
+            self.core.buffer.asked.value = True
             return False
         if (self.task is None or self.task.done() or self._free()) and not self._start():
             # Taken in here and now: a buffer that nobody empties would grow, and never be found empty again.
             self.core.count(name, amount)
             return True
         self.awake.set()
-        if not writer.full:
-            return False
-        if self.core.squeeze(name, amount):
-            return True
         if writer.full:
-            raise buffer_full(self.core, name)
+            if self.core.squeeze(name, amount):
+                return True
+            if writer.full:
+                raise buffer_full(self.core, name)
+        self.core.buffer.asked.value = True
         return False
 
     def _count_recorded(self, name: Name, amount: int) -> None:
@@ -161,6 +163,7 @@ class TaskRunner(Reading):
         settle_flush(self.core, goal.reached(), limit, closed=self.stopped, only=only)
 
     async def close(self, timeout: float) -> None:
+        forks.notice()
         if self.over:
             return
         self._here()
@@ -245,9 +248,11 @@ class TaskRunner(Reading):
         return self.thread != threading.get_ident() and self.loop is not None and self.loop.is_running()
 
     def declare(self, name: bytes, shards: int | Auto | None, expire_at: Moment | None) -> Expiry | None:
+        forks.notice()
         return self.core.declare(name, shards, expire_at)
 
     def stats(self) -> Stats:
+        forks.notice()
         loop = self.loop
         if loop is None or not self._elsewhere():
             return self.core.stats()
@@ -258,6 +263,7 @@ class TaskRunner(Reading):
 
     def _close_at_exit(self, seconds: float) -> None:
         """Close in the client's loop, if that runs in some thread, else in one of its own; what is lost is told."""
+        forks.notice()
         self.core.writer.drain()
         if self.core.writer.clean:
             return

@@ -62,7 +62,7 @@ class ThreadRunner(Reading):
 
         The garbage collector calls this: see `dropped`.
         """
-        if self.over:
+        if self.over or not forks.begun():  # in a child it has nothing, and nothing can be waited for here
             return False
         unrecorded = self.recording is None or self.recording.journal.unused
         if not self.background.begun and self.core.writer.clean and unrecorded:
@@ -100,6 +100,7 @@ class ThreadRunner(Reading):
 
     def _deliver(self) -> None:
         """All that was counted is in Redis and folded, as by close(); but others may go on counting."""
+        forks.notice()
         writer = self.core.writer
         with self.lock:
             if self.refusing:
@@ -127,9 +128,10 @@ class ThreadRunner(Reading):
     def wake(self, name: Name, amount: int) -> bool:
         """A flush will follow within the interval. True if the amount has been counted here, with no room to spare.
 
-        Called only when the buffer is empty: so it costs the usual increment nothing, and sees every one when the
-        buffer is full, because then nothing is left in it.
+        Called only when nobody has asked since the buffer was emptied, in this process: so it costs the usual
+        increment nothing, sees the first one in the child of a fork, and every one when the buffer is full.
         """
+        forks.notice()
         if self.refusing:
             raise closed(name)
         if self.in_child is None:
@@ -146,7 +148,10 @@ class ThreadRunner(Reading):
                 self.core.writer.absorb()
             self._flush_now_and_then()
             return True
-        return self.core.writer.full and self._squeeze(name, amount)
+        if self.core.writer.full and self._squeeze(name, amount):
+            return True
+        self.core.buffer.asked.value = True
+        return False
 
     def _count_recorded(self, name: Name, amount: int) -> None:
         """The amount is in the journal, and in the totals. Raises NotRecorded, Overflow, BufferFull: then it is not."""
@@ -159,6 +164,7 @@ class ThreadRunner(Reading):
             self._flush_now_and_then()
 
     def flush(self, timeout: float | None, only: bytes | None = None) -> None:
+        forks.notice()
         limit = FLUSH_TIMEOUT if timeout is None else timeout
         if self.recording is not None:
             self.recording.seek()  # what killed processes left belongs to all that there is
@@ -173,6 +179,7 @@ class ThreadRunner(Reading):
             settle_flush(self.core, goal.reached(), limit, closed=self.stopped, only=only)
 
     def close(self, timeout: float) -> None:
+        forks.notice()
         if self.rounder is threading.current_thread() and self.refusing:
             return  # an observer, told by the flusher that another thread's close() waits for
         with self.closing:  # who comes second waits for the first; a handler of signals comes through
@@ -323,9 +330,11 @@ class ThreadRunner(Reading):
                 self.core.add_large(name, amount)
 
     def declare(self, name: bytes, shards: int | Auto | None, expire_at: Moment | None) -> Expiry | None:
+        forks.notice()
         with self.lock:
             return self.core.declare(name, shards, expire_at)
 
     def stats(self) -> Stats:
+        forks.notice()
         with self.lock:
             return self.core.stats()
