@@ -51,7 +51,7 @@ PAGE = """
 
 
 def current_user(request: HttpRequest) -> str:
-    """Your login goes here, as request.user.pk. This takes every browser for a user, by a cookie of the page."""
+    """Your login goes here, as request.user.pk. In this example each browser is a user, by a cookie of the page."""
     user = request.COOKIES.get("user")
     if not user:
         raise PermissionDenied

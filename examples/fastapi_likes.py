@@ -15,7 +15,7 @@ app = FastAPI(lifespan=lifespan(), exception_handlers=ERROR_HANDLERS)
 
 
 def current_user(user: Annotated[str | None, Cookie()] = None) -> str:
-    """Your login goes here. This one takes every browser for a user, by a cookie that the page gives it."""
+    """Your login goes here. In this example each browser is a user: the page gives it a cookie."""
     if not user:
         raise HTTPException(401, "Open the page first.")
     return user

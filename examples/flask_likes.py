@@ -22,7 +22,7 @@ views = Blueprint("likes", __name__)
 
 
 def current_user() -> str:
-    """Your login goes here. This one takes every browser for a user, by a cookie that the page gives it."""
+    """Your login goes here. In this example each browser is a user: the page gives it a cookie."""
     return request.cookies.get("user") or abort(401, "Open the page first.")
 
 

@@ -16,7 +16,7 @@ POSTS = {1: "Tides", 2: "Bees", 3: "Bread"}
 
 
 def current_user(user: str | None) -> str:
-    """Your login goes here. This one takes every browser for a user, by a cookie that the page gives it."""
+    """Your login goes here. In this example each browser is a user: the page gives it a cookie."""
     if not user:
         raise NotAuthorizedException("Open the page first.")
     return user
