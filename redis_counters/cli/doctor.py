@@ -95,7 +95,7 @@ def examine(
     return [
         *([_cluster(client, looked_up)] if clustered else []),
         *of_servers,
-        *(findings.permissions(needed) if obstacle is None else obstacle),
+        *(findings.permissions(needed, namespace) if obstacle is None else obstacle),
         *(findings.housekeeping(scans) if obstacle is None else []),
         findings.namespace(looked_up),
         *(findings.keyed(for_keyed) if obstacle is None else []),

@@ -10,6 +10,7 @@ from redis_counters.drivers.redis_py.errors import NO_SENTINEL
 from redis_counters.errors import CounterError, SchemaMismatch
 from redis_counters.protocol.commands import ErrorReply
 from redis_counters.protocol.keys import KeySpace
+from redis_counters.protocol.permissions import key_patterns, of_a_key
 from redis_counters.protocol.refusals import IN_A_CLUSTER, error_for
 
 # Below this version scripts lack what they need: effects replication by default, HSET of several fields.
@@ -69,7 +70,7 @@ class Trial:
     @property
     def denied_key(self) -> bool:
         """The command is allowed, the key is not."""
-        return self.denied and "access" in (self.error or "")
+        return self.denied and of_a_key(self.error or "")
 
 
 Facts = Mapping[str, object]
@@ -238,7 +239,7 @@ def namespace(found: KeySpace | CounterError | None) -> Finding:
     return Finding("namespace", Level.OK, f"in use, {found.buckets} buckets" if found else "not in use yet")
 
 
-def permissions(trials: Iterable[Trial]) -> list[Finding]:
+def permissions(trials: Iterable[Trial], namespace: str = "rc") -> list[Finding]:
     """Whether the user of the connection may do all that is needed; one finding if so, else one per command."""
     told: dict[str, Trial] = {}  # of a command tried more than once, the worst; to have tried it says more than not
     for trial in trials:
@@ -250,9 +251,8 @@ def permissions(trials: Iterable[Trial]) -> list[Finding]:
     for trial in told.values():
         check = f"permission {trial.command}"
         if trial.denied_key:
-            found.append(
-                Finding(check, Level.PROBLEM, _cut(trial.error), "Allow the keys of the namespace to this user.")
-            )
+            advice = f"Keys begin with {{{namespace}: and {namespace}: alike: ACL SETUSER ... {key_patterns(namespace)}"
+            found.append(Finding(check, Level.PROBLEM, _cut(trial.error), advice))
         elif trial.denied:
             advice = f"Allow it: ACL SETUSER ... {_rule(trial.command)}"
             found.append(Finding(check, Level.PROBLEM, _cut(trial.error), advice))

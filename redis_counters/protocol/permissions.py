@@ -134,6 +134,16 @@ def is_denied(text: str) -> bool:
     return any(words in text for words in _DENIED)
 
 
+def of_a_key(text: str) -> bool:
+    """True if such an error is about a key: the command is allowed."""
+    return "access" in text and "key" in text
+
+
+def key_patterns(namespace: str) -> str:
+    """Return the rules that let a user at all keys of a namespace."""
+    return f"~{namespace}:* ~{{{namespace}:*}}:*"
+
+
 def is_unnamed(text: str) -> bool:
     """True if it does not say which."""
     return "can't run this command" in text and "may not run" not in text

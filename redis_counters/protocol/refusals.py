@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from redis_counters.errors import CounterError, NotPermitted, Refused, Unavailable, WrongType, quoted
 from redis_counters.protocol.commands import ErrorReply, Script
 from redis_counters.protocol.keys import name_of
-from redis_counters.protocol.permissions import is_denied, with_candidates
+from redis_counters.protocol.permissions import is_denied, key_patterns, of_a_key, with_candidates
 from redis_counters.protocol.replies import Reply
 from redis_counters.protocol.values import CounterValue
 
@@ -55,7 +55,8 @@ def error_for(reply: ErrorReply, script: Script | None, key: bytes | None = None
     """Return our error for an error of Redis to a whole command. ``key``: the one that it must be of, if of any."""
     what = f"{script.value}: " if script else ""
     if reply.code == "NOPERM" or is_denied(reply.text):
-        return NotPermitted(f"{what}{with_candidates(reply.text, script)}")
+        patterns = f"; keys of a namespace NS are those of {key_patterns('NS')}" if of_a_key(reply.text) else ""
+        return NotPermitted(f"{what}{with_candidates(reply.text, script)}{patterns}")
     if reply.code in ("NOAUTH", "WRONGPASS"):
         return NotPermitted(f"{what}{reply.code} the connection is not authenticated")
     if reply.text == IN_A_CLUSTER:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import redis
 
+from redis_counters import Counters, NotPermitted
 from redis_counters.cli import findings
 from redis_counters.cli.doctor import (
     INSIDE,
@@ -140,7 +141,7 @@ def test_permissions() -> None:
         ("permissions", WARNING),
     ]
     assert "+hget" in found[0].advice
-    assert "keys" in found[1].advice
+    assert found[1].advice == "Keys begin with {rc: and rc: alike: ACL SETUSER ... ~rc:* ~{rc:*}:*"
     assert "HSET, HDEL" in found[3].found
 
 
@@ -290,6 +291,22 @@ def test_a_missing_permission_is_named(server: RealServer, user: redis.Redis, co
     assert server.client().dbsize() == 0
 
 
+@pytest.mark.parametrize("patterns", ["~team1:*", "~{team1:*}:*"])
+def test_a_user_for_what_begins_with_the_namespace(server: RealServer, user: redis.Redis, patterns: str) -> None:
+    """Keys begin with a brace, but for one: with either pattern alone both are told of, in errors too."""
+    acl(server, "SETUSER", "u", "resetkeys", patterns)
+    needed = "~team1:* ~{team1:*}:*"
+    advice = [finding.advice for finding in examine(user, "team1") if finding.level is PROBLEM]
+    assert advice
+    assert all(needed in each for each in advice)
+    with Counters(user, namespace="team1") as counters:
+        with pytest.raises(NotPermitted, match=r"keys of a namespace NS are those of ~NS:\* ~\{NS:\*\}:\*"):
+            counters.incr_once("x", "key")
+        acl(server, "SETUSER", "u", *needed.split())
+        assert counters.incr_once("x", "key")
+    assert [finding for finding in examine(user, "team1") if finding.level is PROBLEM] == []
+
+
 @pytest.mark.parametrize("command", ["EVALSHA", "EVAL"])
 def test_a_script_that_the_server_does_not_know(server: RealServer, user: redis.Redis, command: str) -> None:
     """Without EVAL it cannot be loaded, and what it calls is not tried. Without EVALSHA it runs by EVAL."""
@@ -322,7 +339,7 @@ def test_keys_are_not_allowed(server: RealServer, user: redis.Redis, rules: list
     acl(server, "SETUSER", "u", *rules)
     (problem,) = [finding for finding in examine(user) if finding.level is PROBLEM]
     assert problem.check == check
-    assert "keys" in problem.advice
+    assert "~rc:* ~{rc:*}:*" in problem.advice
 
 
 def test_nothing_can_be_removed_so_nothing_is_written(server: RealServer, user: redis.Redis) -> None:

@@ -24,6 +24,7 @@ from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from redis_counters.asyncio import Counters
 from redis_counters.cli.web import posts
@@ -151,10 +152,13 @@ async def form(request: Request) -> dict[str, str]:
     if kind != "application/x-www-form-urlencoded":
         raise HTTPException(415, "Send the fields of a form, as application/x-www-form-urlencoded.")
     body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > _LARGEST_BODY:
-            raise HTTPException(413, f"A form of this page has no more than {_LARGEST_BODY} bytes.")
+    try:
+        async for part in request.stream():
+            body += part
+            if len(body) > _LARGEST_BODY:
+                raise HTTPException(413, f"A form of this page has no more than {_LARGEST_BODY} bytes.")
+    except ClientDisconnect:  # nobody reads that any more; else it would be logged as a fault of the page
+        raise HTTPException(400, "This form has ended too early.") from None
     try:
         pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, strict_parsing=True, max_num_fields=8)
     except ValueError:
