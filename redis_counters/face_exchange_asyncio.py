@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from redis_counters.drivers import forks
 from redis_counters.drivers.exchange.tasks import TaskExchange
 from redis_counters.drivers.redis_py.transports import transport_of_asyncio
 from redis_counters.errors import Unavailable, not_applied
@@ -107,6 +108,7 @@ class Exchange(OnePerProcess):
 
     def stats(self) -> ExchangeStats:
         """Return the figures so far, by pair of regions. Cost: none, nothing is asked."""
+        forks.notice()
         return self._places.stats()
 
     async def read_skew(self, names: Iterable[Name]) -> dict[Name, int]:

@@ -80,6 +80,13 @@ class Places(Generic[T]):
         self.common.expect(name.encode() for link in wanted for name in link)
         self.link(wanted)
 
+    def begin(self) -> None:
+        """Nothing is known of regions, and no pair is in the middle of anything: in the child of a fork."""
+        self.common = Common(self.common.options)
+        pairs, self.pairs, self._told, self.leaving = self.pairs, {}, {}, set()
+        self.common.expect(name.encode() for link in pairs for name in link)
+        self.link(pairs)
+
     def links_with(self, new: Collection[str], links: Iterable[Link] | None) -> list[Link]:
         """Return the pairs that come with new regions. Raises TypeError, UsageError.
 

@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import Any, TypeVar
 
+from redis_counters.drivers import forks
 from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.exchange.places import (
     CLOSED,
@@ -38,12 +39,24 @@ class TaskExchange:
     def __init__(self, places: Places[AwaitedTransport]) -> None:
         self.places = places
         self.ended = False
+        self._reset()
+        forks.begin_anew(self)
+
+    def _reset(self) -> None:
         self.running = False
         self.tasks: dict[Link, asyncio.Task[None]] = {}
         self.busy: dict[Link, asyncio.Lock] = {}  # who works on a pair: its task, or `run_once`
 
+    def after_fork_in_child(self) -> None:
+        """The exchange goes on in the parent; here it is as new, unless it was closed."""
+        self._reset()
+        self.places.begin()
+        for place in self.places.places.values():
+            place.transport.drop_connections(of_parent=True)
+
     def opened(self) -> Mapping[str, Place[AwaitedTransport]]:
         """Return the regions. Raises Unavailable, if the exchange is closed."""
+        forks.notice()
         places = self.places.places
         if self.ended:
             raise Unavailable(CLOSED)
@@ -58,6 +71,7 @@ class TaskExchange:
                 self.tasks[link] = asyncio.get_running_loop().create_task(self._run(link), name=name)
 
     async def close(self, timeout: float) -> None:
+        forks.notice()
         self.ended = True
         tasks = [task for task in self.tasks.values() if task is not asyncio.current_task()]
         for task in tasks:

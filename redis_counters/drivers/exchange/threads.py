@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
+from redis_counters.drivers import forks
 from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.exchange.limit import BEAT, Limit, seconds_until
 from redis_counters.drivers.exchange.places import (
@@ -48,14 +49,29 @@ class ThreadExchange:
 
     def __init__(self, places: Places[Transport]) -> None:
         self.places = places
+        self._reset()
+        forks.begin_anew(self)
+
+    def _reset(self) -> None:
         self.lock = threading.Lock()
         self.ended = threading.Event()
         self.running = False
         self.threads: dict[Link, threading.Thread] = {}
         self.busy: dict[Link, threading.Lock] = {}  # who works on a pair: its thread, or `run_once`
 
+    def after_fork_in_child(self) -> None:
+        """The exchange goes on in the parent; here it is as new, unless it was closed."""
+        closed = self.ended.is_set()
+        self._reset()
+        if closed:
+            self.ended.set()
+        self.places.begin()
+        for place in self.places.places.values():
+            place.transport.begin_in_child()
+
     def opened(self) -> Mapping[str, Place[Transport]]:
         """Return the regions. Raises Unavailable, if the exchange is closed."""
+        forks.notice()
         places = self.places.places
         if self.ended.is_set():
             raise Unavailable(CLOSED)
@@ -73,6 +89,7 @@ class ThreadExchange:
                     thread.start()
 
     def close(self, timeout: float) -> None:
+        forks.notice()
         self.ended.set()
         deadline = monotonic() + timeout
         for thread in list(self.threads.values()):
@@ -91,7 +108,8 @@ class ThreadExchange:
 
     def abandon(self) -> None:
         """Nobody holds the exchange any more: its threads end by themselves. The garbage collector calls this."""
-        self.ended.set()
+        if forks.begun():  # in a child it has no threads, and the event's lock may be held
+            self.ended.set()
 
     # -- one pair
 
