@@ -82,7 +82,7 @@ class Reads(CachedReads):
             while want:
                 want = yield from self._fetch_more(want, records, doubts, refused)
             if doubts and (yield from self._ask_registries(doubts, records, seen)):
-                continue  # (never twice for the same actor)
+                continue  # (an actor is folded or lost once in a fetch)
             # Own slots may have been folded meanwhile, into a base that was read before, or lost and sent again.
             changed = seen != writer.turns
             if not changed or attempts >= MOST_ATTEMPTS:
@@ -192,12 +192,10 @@ class Reads(CachedReads):
                 records.lost.add(actor.owner)
                 writer.probe_all()
                 anew = True
-            else:
-                records.as_expected.add(actor.owner)
-                if seen == writer.turns:  # else Redis may have lost it, and have been told again, in between
-                    for table, key in doubts[actor.owner][1]:
-                        if key in table.acknowledged:
-                            table.absent.add(key)
+            elif seen == writer.turns:  # else Redis may have lost it, and have been told again, in between
+                for table, key in doubts[actor.owner][1]:
+                    if key in table.acknowledged:
+                        table.absent.add(key)
         return anew
 
     def _fetch_page(

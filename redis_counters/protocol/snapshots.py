@@ -22,12 +22,11 @@ Excess = tuple[bytes, Kind]  # a shard's key, increments or decrements
 class Records:
     """What registries said during a fetch of actors whose slots were not as expected, by owner."""
 
-    __slots__ = ("as_expected", "folded", "lost")
+    __slots__ = ("folded", "lost")
 
     def __init__(self) -> None:
         self.folded: dict[bytes, tuple[dict[bytes, int], dict[bytes, int]]] = {}  # what was applied by then
         self.lost: set[bytes] = set()  # the record is absent or behind: Redis has lost what was acknowledged
-        self.as_expected: set[bytes] = set()  # a slot that is absent was deleted
 
 
 Doubts = dict[bytes, tuple[Actor, list[tuple[Table, bytes]]]]  # by owner: the slots that are absent, or too low
@@ -103,8 +102,10 @@ class Snapshot:
                     continue
                 else:
                     doubtful = actor.told_of(table.kind, key) > had or (had > 0 and key not in table.absent)
-                if doubtful and actor.owner not in records.lost and actor.owner not in records.as_expected:
-                    doubts.setdefault(actor.owner, (actor, []))[1].append((table, key))
+                if doubtful and actor.owner not in records.lost and actor.owner not in records.folded:
+                    slots = doubts.setdefault(actor.owner, (actor, []))[1]
+                    if had:  # what Redis was told of since then may be there by now
+                        slots.append((table, key))
 
     def lacks(self, owner: bytes, table: Table, key: bytes) -> tuple[int, int]:
         """Return what it lacks of an own slot, and what of the slot is not acknowledged."""

@@ -1,0 +1,88 @@
+"""A read while Redis loses everything and is told again: whatever comes in between, it lacks no own counts."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from redis_counters.protocol.reads import Reads
+from tests.protocol.by_hand import ByHand, run
+from tests.servers import RealServer
+
+DEPTH = 3  # questions of a read that something may come before; in most orders it has no more
+
+
+class Process:
+    """One that counts x, flushes and reads, a step at a time."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self.hand = ByHand(client, buckets=1)
+        self.reads = Reads(self.hand.writer, lambda: 0.0, lambda: 0.0, lambda: 0.0)
+        self.counted = 0
+        self.in_round = False
+
+    def count(self) -> None:
+        self.counted += 1
+        self.hand.count(b"x", 1)
+
+    def flush(self) -> None:
+        """A round, or what was left of one."""
+        if not self.in_round:
+            self.hand.writer.new_round(0.0)
+        self.hand.go_on()
+        self.in_round = False
+
+    def one_request(self) -> None:
+        if not self.in_round:
+            self.hand.writer.new_round(0.0)
+        request = self.hand.request()
+        self.in_round = request is not None
+        if request is not None:
+            self.hand.answer(request)
+
+    def lose(self) -> None:
+        self.client.flushall()
+
+    def read(self, before: tuple[str, ...]) -> int:
+        """Return what it reads, with these things done before its questions."""
+        asking = self.reads.fetch([b"x"])
+        answers: Any = None
+        for what in itertools.chain(before, itertools.repeat("")):
+            try:
+                commands = asking.send(answers)
+            except StopIteration as stop:
+                return int(stop.value[b"x"])
+            for action in what:
+                ACTIONS[action](self)
+            answers = [run(self.client, command) for command in commands]
+        raise AssertionError
+
+
+ACTIONS: dict[str, Callable[[Process], None]] = {
+    "l": Process.lose,
+    "f": Process.flush,
+    "1": Process.one_request,
+    "c": Process.count,
+}
+BETWEEN = ("", "l", "f", "1", "lf", "l1", "cf")
+
+
+@pytest.mark.parametrize("first", BETWEEN)
+def test_every_order(any_server: RealServer, first: str) -> None:
+    """FLUSHALL, rounds of flushing and single requests of them, before each question of a read."""
+    client = any_server.client()
+    for rest in itertools.product(BETWEEN, repeat=DEPTH - 1):
+        client.flushall()
+        process = Process(client)
+        process.count()
+        process.flush()
+        process.count()
+        assert process.read((first, *rest)) == process.counted, (first, *rest)
+        assert process.read(()) == process.counted, (first, *rest)
+        process.flush()
+        process.flush()
+        assert process.hand.value(b"x", 1) == process.counted, (first, *rest)
