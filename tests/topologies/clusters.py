@@ -152,6 +152,15 @@ class Cluster:
         self.followers_of(primary)[0].ask("CLUSTER", "FAILOVER")
         return self.wait_for_failover(primary)
 
+    def caught_up(self, primary: Node) -> None:
+        """Its followers have all that it had at the call."""
+        offset = primary.ask("INFO", "replication")["master_repl_offset"]
+        followers = self.followers_of(primary)
+        self.until(
+            lambda: all(each.ask("INFO", "replication")["slave_repl_offset"] >= offset for each in followers),
+            "followers have caught up",
+        )
+
     def add_primary(self) -> Node:
         """Return a server that has joined as a primary, without a hash slot."""
         while True:

@@ -1,0 +1,63 @@
+"""Whatever loses it, and whatever the process does then: others see what it has counted, and so does it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tests.faces.either import FACES, Either
+from tests.losses.places import PLACES, Place
+from tests.losses.witness import DOINGS, NAMES, count, others_see
+from tests.servers import Kind
+
+OVER = 0.5  # seconds: a re-assert window that is soon over
+
+
+@pytest.fixture
+def made(any_kind: Kind) -> Iterator[Callable[[str], Place]]:
+    with ExitStack() as stack:
+        yield lambda title: PLACES[title](any_kind, stack)
+
+
+async def count_and_lose(place: Place, counters: Either, pause: float = 0.0) -> None:
+    """Of 1,200 at most 500 are left; the process has not been told."""
+    counters.incr(NAMES.other)
+    await count(counters, NAMES, 500)
+    await asyncio.sleep(pause)
+    await asyncio.to_thread(place.part)
+    await count(counters, NAMES, 700)
+    await asyncio.sleep(pause)
+    await asyncio.to_thread(place.strike)
+
+
+@pytest.mark.parametrize("doing", DOINGS)
+@pytest.mark.parametrize("title", PLACES)
+@pytest.mark.parametrize("face", FACES)
+def test_while_the_process_lives(made: Callable[[str], Place], face: str, title: str, doing: str) -> None:
+    """It tells again what was lost, also where it counts nothing; its own reads show all of it from the first on."""
+    place = made(title)
+
+    async def main() -> None:
+        async with Either.url(face, place.url, flush_interval=0.02) as counters:
+            await count_and_lose(place, counters)
+            await others_see(1200, counters, doing, place.holder.url)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("doing", ["it counts another", "it does nothing"])
+@pytest.mark.parametrize("title", PLACES)
+@pytest.mark.parametrize("face", FACES)
+def test_after_the_window(made: Callable[[str], Place], face: str, title: str, doing: str) -> None:
+    """The re-assert window was over before replication broke, and again before the loss: that makes no difference."""
+    place = made(title)
+
+    async def main() -> None:
+        async with Either.url(face, place.url, flush_interval=0.02, reassert_window=OVER) as counters:
+            await count_and_lose(place, counters, pause=2 * OVER)
+            await others_see(1200, counters, doing, place.holder.url)
+
+    asyncio.run(main())
