@@ -144,6 +144,13 @@ class Outcome:
         """Every region shows of every name what all of them counted."""
         return not any(self.wrong_names.values())
 
+    @property
+    def verdict(self) -> str:
+        """What came of it, in one line: ``eu exact, us exact, ap wrong on 3 of 101 names``."""
+        wrong = self.wrong_names.items()
+        told = [f"{name} wrong on {n:,} of {self.names:,} names" if n else f"{name} exact" for name, n in wrong]
+        return ", ".join(told)
+
 
 class Play:
     """What happens, and when. ``tell`` gets each event as a line; ``key`` is asked for a key that was pressed."""

@@ -120,15 +120,12 @@ def _conclude(outcome: Outcome) -> None:
     ]
     title = "When it was interrupted" if outcome.interrupted else "At the end"
     title += f", {total:,} counted of {HOT!r} in all regions"
-    output.print_lines([title.encode()])  # as a table's title it would be broken at the table's width
+    # As a table's title it would be broken at the table's width.
+    output.print_lines(line.encode() for line in ["", outcome.verdict, "", title])
     output.print_table("", COLUMNS, rows, numbers=COLUMNS[1:], aligned=True)
-    wrong = ", ".join(f"{name} {count}" for name, count in outcome.wrong_names.items())
     heals = ", ".join(f"{seconds:.2g} s" for seconds in outcome.seconds_to_heal) or "nothing to heal"
-    notes = [
-        f"Of {outcome.names} names, so many are wrong: {wrong}.",
-        f"The regions were up to {outcome.largest_skew:,} apart; from the end of a partition to equal: {heals}.",
-    ]
-    output.print_lines(line.encode() for line in notes)
+    note = f"The regions were up to {outcome.largest_skew:,} apart; from the end of a partition to equal: {heals}."
+    output.print_lines([note.encode()])
 
 
 @contextmanager

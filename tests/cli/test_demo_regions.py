@@ -57,6 +57,12 @@ def test_in_a_pipe_there_are_lines() -> None:
     assert [row[0] for row in table] == ["eu", "us", "ap"]
     assert {row[2] for row in table} == {f"{sum(int(row[1].replace(',', '')) for row in table):,}"}
     assert {row[3] for row in table} == {"0"}
+    assert lines[at - 4 : at - 1] == ["", "eu exact, us exact, ap exact", ""], "the verdict comes first"
+
+
+def test_the_verdict_names_each_region() -> None:
+    outcome = Outcome({"eu": 1}, {"eu": 1}, 1101, {"eu": 0, "us": 3}, 5, [], [])
+    assert outcome.verdict == "eu exact, us wrong on 3 of 1,101 names"
 
 
 def test_keys_switch_the_partition() -> None:
@@ -97,7 +103,7 @@ def test_a_signal_ends_it_and_all_is_exact(number: signal.Signals) -> None:
     assert (process.returncode, err) == (130, b"")
     assert b"ap is back" in out
     assert b"When it was interrupted" in out
-    assert b"so many are wrong: eu 0, us 0, ap 0." in out
+    assert b"\neu exact, us exact, ap exact\n" in out
     await_none_left(process.pid)
 
 
