@@ -17,6 +17,7 @@ from django.urls import path
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_GET, require_POST
 
+from redis_counters import exit_on_sigterm
 from redis_counters.contrib.django import counters, idempotency_key
 
 # settings.py
@@ -106,5 +107,6 @@ urlpatterns = [
 
 application = get_wsgi_application()
 
-if __name__ == "__main__":
+if __name__ == "__main__":  # manage.py
+    exit_on_sigterm()  # for `runserver --noreload`, which has no handler: what was counted just before is delivered
     execute_from_command_line(sys.argv)

@@ -5,6 +5,7 @@ import secrets
 from flask import Blueprint, Flask, abort, make_response, redirect, render_template_string, request
 from werkzeug.wrappers import Response
 
+from redis_counters import exit_on_sigterm
 from redis_counters.contrib.flask import FlaskCounters, idempotency_key
 
 POSTS = {1: "Tides", 2: "Bees", 3: "Bread"}
@@ -63,6 +64,7 @@ def share(post: int) -> dict[str, int]:
 
 
 def create_app(**config: object) -> Flask:
+    exit_on_sigterm()  # for `flask run`, which has no handler: what was counted just before is delivered
     app = Flask(__name__)
     app.config.update(config)  # REDIS_COUNTERS_URL, by default that of the environment
     counters.init_app(app)

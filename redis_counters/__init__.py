@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from redis_counters.periods import Period, period
     from redis_counters.protocol.exchange.figures import ExchangeStats, PairStats, RegionStatus
     from redis_counters.protocol.inspection import Inspection
+    from redis_counters.signals import exit_on_sigterm
 
 __version__ = "0.1.0"
 
@@ -67,6 +68,7 @@ __all__ = [
     "Unconfirmed",
     "UsageError",
     "WrongType",
+    "exit_on_sigterm",
     "period",
 ]
 
@@ -89,4 +91,8 @@ def __getattr__(name: str) -> Any:
         from redis_counters import periods
 
         return getattr(periods, name)
+    if name == "exit_on_sigterm":
+        from redis_counters.signals import exit_on_sigterm
+
+        return exit_on_sigterm
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -75,7 +75,7 @@ def test_methods(face: Any) -> None:
     """api.md has a heading for each method of both faces, with its parameters and defaults, and no other heading."""
     documented = re.findall(r"^### `(.+)`$", API, re.MULTILINE)
     methods = [*_public(face.Counters), *_public(face.Counter), *_public(face.Likes), *_public(face.Exchange)]
-    assert sorted(documented) == sorted([*methods, f"period{_bare(redis_counters.period)}"])
+    assert sorted(documented) == sorted([*methods, f"period{_bare(redis_counters.period)}", "exit_on_sigterm()"])
     assert len(documented) > 10
 
 
@@ -83,7 +83,7 @@ def test_what_is_awaited() -> None:
     """api.md names the plain calls; in the asyncio face all other methods are coroutines."""
     (named,) = re.findall(r"Plain calls in both are\n(.+?);", API, re.DOTALL)
     face = redis_counters.asyncio
-    plain = {"period"} | {
+    plain = {"period", "exit_on_sigterm"} | {
         f"Exchange.{name}" if (kind, name) == (face.Exchange, "start") else name
         for kind in (face.Counters, face.Counter, face.Likes, face.Exchange)
         for name, member in inspect.getmembers(kind, callable)

@@ -6,6 +6,7 @@ import os
 
 from flask import Flask, Response
 
+from redis_counters import exit_on_sigterm
 from redis_counters.contrib.flask import FlaskCounters
 
 counters = FlaskCounters()
@@ -29,5 +30,7 @@ def create_app(**config: object) -> Flask:
 
 
 def application() -> Flask:
-    """For gunicorn."""
+    """For gunicorn, and `flask run`."""
+    if "EXIT_ON_SIGTERM" in os.environ:
+        exit_on_sigterm()
     return create_app(REDIS_COUNTERS_OPTIONS={"flush_interval": 30.0})
