@@ -27,7 +27,7 @@ shards grown         info      a counter is written to so often that this client
 journal failed       error     the journal cannot be written; counting goes on, but would not survive a kill
 journal recovered    info      it can be written again
 journal taken over   info      the journal of a process that was killed is told to Redis
-journal damaged      error     a journal cannot be read and was set aside
+journal damaged      error     a journal was damaged and is set aside; what is whole in it is told to Redis
 exchange failed      warning   one region does not get on to another; it is tried again, others go on
 exchange recovered   info      it got through again
 region behind        warning   a region had lost counts of its own; its peers have given them back

@@ -12,8 +12,9 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 
+from redis_counters.drivers.journal_errors import cause
 from redis_counters.drivers.journal_file import Error, Gone, JournalFile, sweep
-from redis_counters.drivers.journal_format import Damaged
+from redis_counters.drivers.journal_salvage import Reading
 from redis_counters.errors import NotRecorded, UsageError, quoted
 from redis_counters.events import Event, EventKind
 from redis_counters.protocol.core import Core
@@ -118,7 +119,7 @@ class Journal:
             self._failed(recorder, file, error)
             raise NotRecorded(
                 f"counter {quoted(name)} was not counted: the journal in {str(self.directory)!r} cannot be written: "
-                f"{error}"
+                f"{cause(error, self.directory)}"
             ) from error
         writer.calls += 1
         recorder.anything = True
@@ -155,7 +156,9 @@ class Journal:
         self.core.journal_failures += 1
         if not self.failing:
             self.failing = True
-            self.core.report(EventKind.JOURNAL_FAILED, f"{self.directory}: {error}; trying again")
+            self.core.report(
+                EventKind.JOURNAL_FAILED, f"{self.directory}: {cause(error, self.directory)}; trying again"
+            )
 
     def _worked(self) -> None:
         if self.failing:
@@ -179,22 +182,22 @@ class Journal:
             return [], [Event(EventKind.JOURNAL_FAILED, f"{self.directory} cannot be searched: {error}")]
         for path in paths:
             file: JournalFile | None = None
+            reading: Reading | None = None
             try:
                 file = JournalFile.take_over(path)
-                stored = None if file is None else file.load(settings.namespace, settings.region)
-            except Damaged as error:
-                assert file is not None
-                aside = file.set_aside()
-                events.append(Event(EventKind.JOURNAL_DAMAGED, f"{path}: {error}; set aside as {aside.name}"))
-                continue
+                reading = None if file is None else file.load(settings.namespace, settings.region)
             except Error as error:
-                events.append(Event(EventKind.JOURNAL_FAILED, f"{path} cannot be taken over now: {error}; left alone"))
-                stored = None
-            if file is not None and stored is None:
+                why = cause(error, self.directory)
+                events.append(Event(EventKind.JOURNAL_FAILED, f"{path} cannot be taken over now: {why}; left alone"))
+            if reading is not None and reading.damage:
+                events.append(Event(EventKind.JOURNAL_DAMAGED, f"{path}: {reading.damage}"))
+            if file is None:
+                continue
+            if reading is None or reading.stored is None:
                 file.release()
-            elif file is not None and stored is not None:
-                events.append(Event(EventKind.JOURNAL_TAKEN_OVER, f"{path}, of a process that is gone"))
-                found.append((Orphan(stored, path.name), file))
+                continue
+            events.append(Event(EventKind.JOURNAL_TAKEN_OVER, f"{path}, of a process that is gone"))
+            found.append((Orphan(reading.stored, path.name), file))
         return found, events
 
     def adopt(self, found: list[tuple[Orphan, JournalFile]], events: list[Event]) -> None:

@@ -2,9 +2,10 @@
 
 =====================  ===================================================================================
 ``rc-<token>.journal``  the journal (SQLite, WAL mode, with ``-wal`` beside it while it is open)
-``rc-<token>.lock``     locked by the process that owns the journal, as long as it lives
+``rc-<token>.lock``     locked by the process that owns the journal, as long as it lives; how far it was written
 ``rc-<token>.new``      a journal that is being made: it becomes one by its name, with all its tables
-``*.damaged``           a journal that could not be read; nobody touches it any more
+``rc-<token>.mended``   what is whole in a damaged journal: it takes its place when that is set aside
+``*.damaged``           a journal that was damaged, as it was found; nobody touches it any more
 =====================  ===================================================================================
 """
 
@@ -13,14 +14,27 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-from redis_counters.drivers import journal_locks
-from redis_counters.drivers.journal_format import check_header, prepare, read, understood, write, write_call
+from redis_counters.drivers import journal_format, journal_locks
+from redis_counters.drivers.journal_checks import Ledger, ledger_of
+from redis_counters.drivers.journal_errors import is_full
+from redis_counters.drivers.journal_format import connect, prepare, write, write_call
+from redis_counters.drivers.journal_mark import Mark, read_mark
+from redis_counters.drivers.journal_paths import (
+    finish,
+    finished,
+    free,
+    parts,
+    replace_by_copy,
+    set_aside,
+    sync,
+    unlink,
+)
+from redis_counters.drivers.journal_salvage import Reading, examine
 from redis_counters.protocol.journal import Changes, Stored
 
 Error = (OSError, sqlite3.Error)
@@ -41,6 +55,9 @@ class JournalFile:
         self.connection: sqlite3.Connection | None = None
         self.inode = (0, 0)
         self.durable = False  # every transaction is on the disk, not only with the operating system
+        self.always = False
+        self.ledger: Ledger | None = None  # None: to be read from the file
+        self.mark = Mark()
 
     @classmethod
     def make(cls, directory: Path, stored: Stored, mint: Callable[[], str]) -> JournalFile:
@@ -54,13 +71,15 @@ class JournalFile:
                     break
             self = cls(path, lock)
             try:
+                self.mark.write(lock)
+                os.fsync(lock)
                 prepare(path.with_suffix(".new"), stored)
                 os.rename(path.with_suffix(".new"), path)
-                _sync(directory)
+                sync(directory)
                 self.open(durable=stored.always)
             except BaseException:
                 self._close()
-                _unlink(*_parts(path))
+                unlink(*parts(path))
                 self._let_go()
                 raise
             journal_locks.hold(lock, self)
@@ -76,11 +95,11 @@ class JournalFile:
             self = cls(path, lock)
             journal_locks.hold(lock, self)
             try:
-                if not path.exists():
+                if not finished(path):
                     self.remove()
                     return None
                 if journal_locks.was_the_parents(path):
-                    _replace_by_copy(path)
+                    replace_by_copy(path)
             except BaseException:
                 self.release()
                 raise
@@ -88,43 +107,70 @@ class JournalFile:
 
     # -- writing
 
-    def open(self, *, durable: bool) -> sqlite3.Connection:
-        """It can be read and written. ``durable``: it outlives a failure of power, too."""
-        connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=0.0)
-        self.connection, self.durable = connection, durable
-        # Nobody else has any business with it; without shared memory there is no mapping that a full disk could break.
+    def open(self, *, durable: bool) -> None:
+        """It can be written. ``durable``: what is written outlives a failure of power, too."""
+        connection = self.connection = self.connection or connect(self.path)
+        self.durable = self.always = durable
         for pragma in (
-            "locking_mode = EXCLUSIVE",
             "journal_mode = WAL",
             f"synchronous = {'FULL' if durable else 'NORMAL'}",
-            "journal_size_limit = 1048576",
+            # The log takes no more of the disk than it needs.
+            f"wal_autocheckpoint = {journal_format.LOG}",
+            f"journal_size_limit = {journal_format.LOG * journal_format.PAGE}",
         ):
             connection.execute(f"PRAGMA {pragma}").fetchall()
         self.inode = journal_locks.inode(self.path)
-        return connection
 
     def write(self, changes: Changes) -> None:
         """All of the changes are kept, or (it raises `Error`) none."""
-        with self.mutex, self._transaction(durable=changes.vital) as connection:
-            write(connection, changes)
+        with self.mutex:
+            ledger = self._keep(
+                lambda connection, ledger: write(connection, changes, ledger),
+                durable=changes.vital and not self.durable,
+            )
+            # From here on something may be sent, and be at two places if this is lost.
+            turn = changes.vital or (self.always and changes.buckets is not None)
+            self._mark(
+                ledger,
+                turn=ledger.rounds if turn else self.mark.turn,
+                moved=ledger.rounds if changes.moved else self.mark.moved,
+            )
 
     def append(self, call: int, name: bytes, amount: int, expire_at: int | None) -> None:
         """One call is kept, with all before it, and when its counter expires. Raises `Error`, then it is not."""
-        with self.mutex, self._transaction() as connection:
-            write_call(connection, call, name, amount, expire_at)
+        with self.mutex:
+            ledger = self._keep(
+                lambda connection, ledger: write_call(connection, call, name, amount, expire_at, ledger)
+            )
+            self._mark(ledger, turn=self.mark.turn, moved=self.mark.moved)
 
-    @contextlib.contextmanager
-    def _transaction(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
+    def _mark(self, ledger: Ledger, *, turn: int, moved: int) -> None:
+        self.mark = Mark(ledger.rounds, ledger.last, ledger.calls, turn, moved)
+        self.mark.write(self.lock)
+
+    def _keep(self, work: Callable[[sqlite3.Connection, Ledger], None], *, durable: bool = False) -> Ledger:
+        """The work is done, in a transaction. Return the checksums as of it."""
+        try:
+            return self._transaction(work, durable=durable)
+        except sqlite3.OperationalError as error:
+            if not is_full(error) or self.connection is None:
+                raise
+            # What is in the log may have its place in the file already; then there is room for more.
+            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            return self._transaction(work, durable=durable)
+
+    def _transaction(self, work: Callable[[sqlite3.Connection, Ledger], None], *, durable: bool) -> Ledger:
         connection = self.connection
         if connection is None or journal_locks.inode(self.path) != self.inode:
             raise Gone(errno.ENOENT, "somebody has removed the journal", str(self.path))
-        durable = durable and not self.durable
         if durable:
             connection.execute("PRAGMA synchronous = FULL")
         try:
             connection.execute("BEGIN IMMEDIATE")
-            yield connection
+            ledger, self.ledger = self.ledger or ledger_of(connection), None
+            work(connection, ledger)
             connection.execute("COMMIT")
+            self.ledger = ledger
         finally:
             if connection.in_transaction:
                 with contextlib.suppress(sqlite3.Error):
@@ -132,14 +178,32 @@ class JournalFile:
             if durable:
                 with contextlib.suppress(sqlite3.Error):
                     connection.execute("PRAGMA synchronous = NORMAL")
+        return ledger
 
     # -- reading
 
-    def load(self, namespace: bytes, region: bytes) -> Stored | None:
-        """Return all of it, None if it belongs to another namespace or region. Raises Damaged, `Error`."""
-        with self.mutex, understood():
-            check_header(self.path)  # SQLite would write into an empty file
-            return read(self.open(durable=True), namespace, region)
+    def load(self, namespace: bytes, region: bytes) -> Reading | None:
+        """Return what may be told of it, None if it belongs to another namespace or region. Raises `Error`.
+
+        If it was damaged, it is set aside, and this is a journal of what may be told (if there is anything).
+        """
+        with journal_locks.guard, self.mutex:
+            mark = read_mark(self.lock)
+            reading = examine(self.path, mark)
+            self.connection, self.inode = reading.connection, journal_locks.inode(self.path)
+            stored = reading.stored
+            if stored is not None and (stored.namespace, stored.region) != (namespace, region):
+                return None
+            self.mark = mark or Mark()
+            if stored is None:
+                aside = self._set_aside()
+                return Reading(None, f"{reading.damage}; set aside as {aside.name}")
+            if reading.damage:
+                aside = self._mend(stored, marked=mark is not None)
+                reading = Reading(stored, f"{reading.damage}; set aside as {aside.name}")
+            self.open(durable=True)
+            self.always = stored.always
+            return reading
 
     # -- the end
 
@@ -149,26 +213,40 @@ class JournalFile:
             if self.lock < 0:
                 return
             self._close()
-            _unlink(*_parts(self.path))
+            unlink(*parts(self.path))
             self._let_go()
-
-    def set_aside(self) -> Path:
-        """It is out of the way, with all that belongs to it; return where."""
-        with journal_locks.guard, self.mutex:
-            self._close()
-            aside = _beside(self.path, ".damaged")
-            for suffix in ("-wal", "-shm", ""):
-                with contextlib.suppress(FileNotFoundError):
-                    os.rename(_beside(self.path, suffix), _beside(aside, suffix))
-            _unlink(self.path.with_suffix(".lock"))
-            self._let_go()
-            return aside
 
     def release(self) -> None:
         """It is another process's to take over."""
         with journal_locks.guard, self.mutex:
             self._close()
             self._let_go()
+
+    def _mend(self, stored: Stored, *, marked: bool) -> Path:
+        """The file is set aside, and what is whole in it is in its place; return where. Also if this is interrupted."""
+        calls = max(self.mark.calls, len(stored.calls))
+        stored.calls = dict(enumerate(stored.calls.values(), calls - len(stored.calls) + 1))
+        mended, new = self.path.with_suffix(".mended"), self.path.with_suffix(".new")
+        unlink(new)
+        ledger = prepare(new, stored, rounds=self.mark.rounds, calls=calls)
+        os.rename(new, mended)
+        sync(self.path.parent)
+        aside = free(self.path)
+        os.rename(self.path, aside)  # this is the moment
+        self._close()  # under another name, SQLite leaves the log alone
+        finish(self.path, aside)
+        now = ledger.rounds
+        self._mark(ledger, turn=self.mark.turn if marked else now, moved=self.mark.moved if marked else now)
+        return aside
+
+    def _set_aside(self) -> Path:
+        """It is out of the way, with all that belongs to it; return where."""
+        aside = free(self.path)
+        set_aside(self.path, aside, ("-wal", "-shm", ""))
+        self._close()
+        unlink(*parts(self.path))
+        self._let_go()
+        return aside
 
     def _close(self) -> None:
         connection, self.connection = self.connection, None
@@ -184,52 +262,13 @@ class JournalFile:
 
 def sweep(directory: Path) -> list[Path]:
     """Return the journals in a directory; what is left of journals that never came to be is gone."""
-    journals = sorted(directory.glob("rc-*.journal"))
     with journal_locks.guard:
         for path in directory.glob("rc-*.lock"):
             if not path.with_suffix(".journal").exists():
                 with contextlib.suppress(OSError):
                     lock = journal_locks.lock(path)
                     if lock is not None:
-                        if not path.with_suffix(".journal").exists():
-                            _unlink(*_parts(path))
+                        if not finished(path.with_suffix(".journal")):
+                            unlink(*parts(path))
                         os.close(lock)
-    return journals
-
-
-def _replace_by_copy(path: Path) -> None:
-    """The file has another inode, and the same content at every moment: what is in the WAL belongs to either."""
-    copy = path.with_suffix(".new")
-    with open(path, "rb") as file, open(os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as new:
-        shutil.copyfileobj(file, new)
-        new.flush()
-        os.fsync(new.fileno())
-    os.rename(copy, path)
-    _sync(path.parent)
-
-
-def _beside(path: Path, suffix: str) -> Path:
-    return path.with_name(path.name + suffix)
-
-
-def _parts(path: Path) -> list[Path]:
-    """Return all files that a journal may consist of; the lock last."""
-    bodies = [path.with_suffix(suffix) for suffix in (".new", ".journal")]
-    return [_beside(body, end) for body in bodies for end in ("", "-wal", "-shm", "-journal")] + [
-        path.with_suffix(".lock")
-    ]
-
-
-def _unlink(*paths: Path) -> None:
-    for path in paths:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-
-
-def _sync(directory: Path) -> None:
-    """The names in the directory are on the disk."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    return sorted(directory.glob("rc-*.journal"))

@@ -55,6 +55,7 @@ class Changes:
     early_gone: bool  # they have their places now, but for these
     expiries: list[tuple[bytes, int | None]]  # when counters expire, by name; None: it is of no use any more
     calls: int  # calls up to this number are in the totals
+    moved: bool  # amounts have another place now than before
     vital: bool  # more may be sent only when this is on the disk
 
 

@@ -107,7 +107,7 @@ class Recorder:
         slots = _Slots([], [])
         flushes: list[tuple[int, int, int, Totals]] = []
         flushes_from: list[tuple[int, int]] = []
-        vital = False
+        vital = moved = False
         actors = list(writer.actors())
         for actor in actors:
             before = self.seen.get(actor)
@@ -123,6 +123,7 @@ class Recorder:
             if now == before:
                 continue
             taken.seen[actor] = now
+            moved = moved or actor.moved > (0 if before is None else before.moved)
             vital = vital or (bool(head.id) and not self.strict and self.holds(actor))
             heads.append((number, head))
             for seq in reversed(actor.sent):
@@ -158,6 +159,7 @@ class Recorder:
             early_gone=taken.early_gone,
             expiries=expiries,
             calls=taken.calls,
+            moved=moved,
             vital=vital or taken.early_gone,
         )
 

@@ -1,4 +1,4 @@
-"""Children that are killed at a chosen point: before the n-th statement of SQLite, or the n-th word with Redis."""
+"""Children that are killed at a chosen point: before the n-th statement of SQLite, word with Redis, name of a file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Work = Callable[[Callable[[str], None]], Awaitable[None]]
 
 
 class Fate:
-    """Kills this process at the n-th point of its kind; ``points``: "sql" or "redis"."""
+    """Kills this process at the n-th point of its kind; ``points``: "sql", "redis" or "files"."""
 
     def __init__(self, points: str, number: int) -> None:
         self.left = number
@@ -33,6 +33,9 @@ class Fate:
                 return connection
 
             sqlite3.connect = traced
+        elif points == "files":
+            for name in ("rename", "unlink"):
+                setattr(os, name, self._before(getattr(os, name)))
         else:
             for lane in (lanes.BlockingLane, lanes.AsyncioLane):
                 for method in ("send", "receive"):

@@ -1,18 +1,21 @@
-"""A journal that cannot be read is set aside and reported: nothing of it is told, and nothing of it is lost."""
+"""A journal that is damaged is set aside and reported: what is whole in it is told, and nothing of it is lost."""
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
+import redis
 
 from redis_counters import EventKind
-from tests.faces.either import FACES, truth
-from tests.journal.processes import run
-from tests.journal.test_take_over import AWAY, kinds, told
+from tests.faces.either import FACES, Either, truth
+from tests.journal.killing import killed_at
+from tests.journal.processes import program, run
+from tests.journal.test_take_over import AWAY, MODES, kinds, told
 from tests.servers import RealServer
 
 
@@ -28,7 +31,7 @@ def cut(length: int) -> Callable[[Path], None]:
 def overwritten(path: Path) -> None:
     """A page in the middle holds something else."""
     content = bytearray(path.read_bytes())
-    content[4096:8192] = b"\xa5" * 4096
+    content[3 * 4096 : 4 * 4096] = b"\xa5" * 4096
     path.write_bytes(content)
 
 
@@ -49,35 +52,43 @@ def sql(*statements: str) -> Callable[[Path], None]:
     return damage
 
 
+ALL = {b"x": 10, b"y": 5, b"z": -3}
+
+# What is done to a journal, and what of it is told all the same.
 DAMAGES = {
-    "nothing left": cut(0),
-    "a part of the header": cut(60),
-    "one page": cut(4096),
-    "half a page less": cut(3 * 4096 - 2000),
-    "a page overwritten": overwritten,
-    "a text": text,
-    "another application": sql("PRAGMA application_id = 7"),
-    "another version": sql("PRAGMA user_version = 2"),
-    "a table less": sql("DROP TABLE slots"),
-    "a column more": sql("ALTER TABLE actors ADD COLUMN mood"),
-    "a negative total": sql("UPDATE early SET amount = -5"),
-    "an amount that is none": sql("UPDATE early SET amount = 'five'"),
-    "a name that is none": sql("UPDATE early SET name = 7 WHERE amount > 5"),
-    "a kind that is none": sql("UPDATE early SET kind = 9 WHERE amount > 5"),
-    "no namespace": sql("DELETE FROM about WHERE name = 'namespace'"),
-    "a slot of nobody": sql("INSERT INTO slots VALUES (99, 0, x'00', 5, 0, 0)"),
-    "an actor without buckets": sql("INSERT INTO actors VALUES (1, 0, x'41', x'', 0, 0, 0, 0, 0, 0, 0, 0)"),
-    "a flush that is none": sql(
-        "UPDATE about SET value = 16 WHERE name = 'buckets'",
-        "INSERT INTO actors VALUES (1, 0, x'41', x'', 1, 0, 0, 0, 0, 1, 0, 0)",
-        "INSERT INTO flushes VALUES (1, 1, 0, '[{\"a\": 1}]')",
-    ),
+    "nothing left": (cut(0), {}),
+    "a part of the header": (cut(60), {}),
+    "one page": (cut(4096), {}),
+    "a page less": (cut(8 * 4096 + 4), ALL),
+    "half of it": (cut(5 * 4096), {}),
+    "a page overwritten": (overwritten, ALL),
+    "a text": (text, {}),
+    "another application": (sql("PRAGMA application_id = 7"), ALL),
+    "another version": (sql("PRAGMA user_version = 3"), ALL),
+    "the version without checksums": (sql("PRAGMA user_version = 1"), {}),
+    "a table less": (sql("DROP TABLE slots"), ALL),
+    "a column more": (sql("ALTER TABLE actors ADD COLUMN mood"), ALL),
+    "a negative amount": (sql("UPDATE early SET amount = -5 WHERE amount > 5"), {b"x": 0, b"y": 5, b"z": -3}),
+    "an amount that is none": (sql("UPDATE early SET amount = 'five' WHERE amount > 5"), {b"x": 0, b"y": 5, b"z": -3}),
+    "a higher amount": (sql("UPDATE early SET amount = amount + 1 WHERE kind = 1"), {b"x": 10, b"y": 5, b"z": 0}),
+    "another name": (sql("UPDATE early SET name = x'77' WHERE amount > 5"), {b"x": 0, b"y": 5, b"z": -3}),
+    "another sign": (sql("UPDATE early SET kind = 1 - kind WHERE amount > 5"), {b"x": 0, b"y": 5, b"z": -3}),
+    "a kind that is none": (sql("UPDATE early SET kind = 9 WHERE amount > 5"), {b"x": 0, b"y": 5, b"z": -3}),
+    "a row less": (sql("DELETE FROM early WHERE amount > 5"), {b"x": 0, b"y": 5, b"z": -3}),
+    "no namespace": (sql("DELETE FROM about WHERE name = x'6e616d657370616365'"), {}),
+    "a slot of nobody": (sql("INSERT INTO slots VALUES (99, 0, x'00', 5, 0, 0, 1)"), ALL),
+    "nobody knows how much": (sql("DELETE FROM state"), ALL),
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
-def test_set_aside(any_server: RealServer, tmp_path: Path, damage: Callable[[Path], None]) -> None:
-    """Whatever is wrong with it: the file is there by another name, byte by byte; the sound one beside it is told."""
+@pytest.mark.parametrize(("damage", "whole"), DAMAGES.values(), ids=DAMAGES.keys())
+def test_set_aside(
+    any_server: RealServer, tmp_path: Path, damage: Callable[[Path], None], whole: dict[bytes, int]
+) -> None:
+    """Whatever is wrong with it: it is there by another name, byte by byte; what is whole in it is told, once.
+
+    That is said. The sound one beside it is told as ever.
+    """
     run(AWAY, "redis://localhost:1", tmp_path, "blocking", "interval")
     [path] = tmp_path.glob("*.journal")
     run(AWAY, "redis://localhost:1", tmp_path, "blocking", "interval")
@@ -85,29 +96,126 @@ def test_set_aside(any_server: RealServer, tmp_path: Path, damage: Callable[[Pat
     damage(path)
     content = path.read_bytes()
     events = asyncio.run(told(any_server, "blocking", tmp_path))
-    assert sorted(kinds(events), key=str) == [EventKind.JOURNAL_DAMAGED, EventKind.JOURNAL_TAKEN_OVER]
+    taken_over = [EventKind.JOURNAL_TAKEN_OVER] * (2 if whole else 1)
+    assert sorted(kinds(events), key=str) == [EventKind.JOURNAL_DAMAGED, *taken_over]
     [damaged] = [event for event in events if event.kind is EventKind.JOURNAL_DAMAGED]
     assert str(path) in damaged.message
     aside = path.with_name(path.name + ".damaged")
     assert aside.name in damaged.message
     assert list(tmp_path.iterdir()) == [aside]
     assert aside.read_bytes() == content
-    assert truth(any_server, ["x", "y", "z"]) == {b"x": 10, b"y": 5, b"z": -3}
+    assert truth(any_server, ["x", "y", "z"]) == {name: value + whole.get(name, 0) for name, value in ALL.items()}
     assert asyncio.run(told(any_server, "blocking", tmp_path)) == [], "once"
 
 
 @pytest.mark.parametrize("face", FACES)
-def test_a_damaged_log(any_server: RealServer, tmp_path: Path, face: str) -> None:
-    """The end of the write-ahead log is missing: what was written before is told, and no more than was counted."""
+def test_a_log_without_its_end(any_server: RealServer, tmp_path: Path, face: str) -> None:
+    """What was written before is told, and no more than was counted; that it is not all is told too."""
     run(AWAY, "redis://localhost:1", tmp_path, face, "always")
     [log] = tmp_path.glob("*.journal-wal")
-    log.write_bytes(log.read_bytes()[: log.stat().st_size * 2 // 3])
+    content = log.read_bytes()[: log.stat().st_size * 2 // 3]
+    log.write_bytes(content)
     events = asyncio.run(told(any_server, face, tmp_path))
-    assert kinds(events) == [EventKind.JOURNAL_TAKEN_OVER]
+    assert kinds(events) == [EventKind.JOURNAL_DAMAGED, EventKind.JOURNAL_TAKEN_OVER]
+    assert "it lacks the last" in events[0].message
+    [kept] = tmp_path.glob("*.damaged-wal")
+    assert kept.read_bytes() == content
     values = truth(any_server, ["x", "y", "z"])
     assert 0 <= values[b"x"] <= 10
     assert values[b"y"] <= 5
     assert values[b"z"] >= -3
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_bit_of_a_log(any_server: RealServer, tmp_path: Path, mode: str) -> None:
+    """One bit of a page that was written again later: SQLite would drop all that follows; all of it is told."""
+    run(AWAY, "redis://localhost:1", tmp_path, "blocking", mode)
+    [log] = tmp_path.glob("*.journal-wal")
+    content = bytearray(log.read_bytes())
+    content[32 + 24 + 2000] ^= 4
+    log.write_bytes(content)
+    events = asyncio.run(told(any_server, "blocking", tmp_path))
+    assert kinds(events) == [EventKind.JOURNAL_DAMAGED, EventKind.JOURNAL_TAKEN_OVER]
+    assert "all of it could be read" in events[0].message
+    assert sorted(path.name.partition(".journal")[2] for path in tmp_path.iterdir()) == [".damaged", ".damaged-wal"]
+    assert truth(any_server, ["x", "y", "z"]) == ALL
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 44, b"x" * 7])
+def test_nobody_knows_how_far_it_was_written(any_server: RealServer, tmp_path: Path, content: bytes) -> None:
+    """What the lock file says of that is damaged: all that is in the journal is told, and so is this."""
+    run(AWAY, "redis://localhost:1", tmp_path, "blocking", "always")
+    [lock] = tmp_path.glob("*.lock")
+    lock.write_bytes(content)
+    events = asyncio.run(told(any_server, "blocking", tmp_path))
+    assert kinds(events) == [EventKind.JOURNAL_DAMAGED, EventKind.JOURNAL_TAKEN_OVER]
+    assert "lock file" in events[0].message
+    assert truth(any_server, ["x", "y", "z"]) == ALL
+
+
+FLUSHED_AND_NOT = program("""
+    counters = counters_of(flush_interval=60)
+    for name in ("x", "y", "x"):
+        counters.incr(name, 5)
+    counters.decr("z", 3)
+    await done(counters.flush())
+    counters.incr("x")
+    await done(counters.flush())
+    killed()
+""")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_log_that_ends_earlier(any_server: RealServer, tmp_path: Path, mode: str) -> None:
+    """Cut behind any of its writes, it is as it was before Redis was told: nothing counts twice, and it is said."""
+    run(FLUSHED_AND_NOT, any_server.url, tmp_path / "first", "blocking", mode)
+    files = {path.name: path.read_bytes() for path in (tmp_path / "first").iterdir()}
+    [log] = [name for name in files if name.endswith("-wal")]
+    commits = [
+        at + 24 + 4096
+        for at in range(32, len(files[log]) - 24 - 4096, 24 + 4096)
+        if int.from_bytes(files[log][at + 4 : at + 8], "big")
+    ]
+    assert len(commits) >= 4
+    for number, size in enumerate([0, *commits]):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        for name, content in files.items():
+            (directory / name).write_bytes(content[:size] if name == log else content)
+        assert kinds(asyncio.run(told(any_server, "blocking", directory)))[0] is EventKind.JOURNAL_DAMAGED
+        assert truth(any_server, ["x", "y", "z"]) == {b"x": 11, b"y": 5, b"z": -3}, size
+
+
+@pytest.mark.parametrize("points", ["sql", "files"])
+def test_killed_while_it_is_set_aside(any_server: RealServer, tmp_path: Path, points: str) -> None:
+    """At any instant: what is whole in it is told once, and all of the damaged one is kept."""
+    run(AWAY, "redis://localhost:1", tmp_path / "first", "blocking", "always")
+    files = {path.name: path.read_bytes() for path in (tmp_path / "first").iterdir()}
+    [log] = [name for name in files if name.endswith("-wal")]
+    bad = bytearray(files[log])
+    bad[32 + 24 + 2000] ^= 4
+    for number in count():
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        for name, content in files.items():
+            (directory / name).write_bytes(bad if name == log else content)
+        options: dict[str, object] = {"flush_interval": 60, "journal": directory, "buckets": 2}
+
+        async def work(say: Callable[[str], None], options: dict[str, object] = options) -> None:
+            async with Either.on("blocking", any_server, **options) as counters:
+                await counters.flush()
+
+        killed, _said = killed_at(points, number, work)
+        asyncio.run(told(any_server, "blocking", directory))
+        assert truth(any_server, ["x", "y", "z"]) == ALL, number
+        kept = {path.name.partition(".journal")[2]: path.read_bytes() for path in directory.iterdir()}
+        assert kept[".damaged"] == files[log.removesuffix("-wal")], number
+        assert kept[".damaged-wal"] == bad, number
+        with redis.Redis(port=any_server.port) as client:
+            client.flushdb()
+        if not killed:
+            break
+    assert number > 5
 
 
 def test_what_stands_beside_is_left_alone(any_server: RealServer, tmp_path: Path) -> None:
