@@ -55,7 +55,7 @@ class Changes:
     early_gone: bool  # they have their places now, but for these
     expiries: list[tuple[bytes, int | None]]  # when counters expire, by name; None: it is of no use any more
     calls: int  # calls up to this number are in the totals
-    moved: bool  # amounts have another place now than before
+    moved: bool  # amounts of one actor are another's now
     vital: bool  # more may be sent only when this is on the disk
 
 

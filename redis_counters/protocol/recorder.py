@@ -123,7 +123,8 @@ class Recorder:
             if now == before:
                 continue
             taken.seen[actor] = now
-            moved = moved or actor.moved > (0 if before is None else before.moved)
+            # (From before the buckets were known, nothing comes out of another actor.)
+            moved = moved or (bool(self.seen) and actor.moved > (0 if before is None else before.moved))
             vital = vital or (bool(head.id) and not self.strict and self.holds(actor))
             heads.append((number, head))
             for seq in reversed(actor.sent):

@@ -159,3 +159,29 @@ def test_lost_and_begun_anew() -> None:
     fresh = Stored(b"rc", b"main", always=False)
     assert keep(recorder, fresh)
     assert list(fresh.actors.values()) == list(stored.actors.values())
+
+
+def test_what_moved_is_said_to_have_moved() -> None:
+    """Once: in the changes that have it at its new place, and in no later ones."""
+    writer, recorder, stored = made()
+    writer.settle(KEYS, 0.0)
+    count(writer, b"x", 3)
+    changes = recorder.take()
+    assert changes is not None
+    assert not changes.moved
+    stored.apply(changes)
+    recorder.kept()
+    writer.mark_moved()
+    changes = recorder.take()
+    assert changes is not None
+    assert changes.moved
+    recorder.put_back()
+    changes = recorder.take()
+    assert changes is not None
+    assert changes.moved, "again, for it was not kept"
+    stored.apply(changes)
+    recorder.kept()
+    count(writer, b"x", 3)
+    changes = recorder.take()
+    assert changes is not None
+    assert not changes.moved
