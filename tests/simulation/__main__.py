@@ -31,14 +31,14 @@ def main(arguments: list[str] | None = None) -> int:
     if told.replay is not None:
         return _tell(kind, kind.Plan.from_json(told.replay.read_text()), shorten=False)
     count = _run(kind, told.first, told.count)
-    for seed, what in sorted(count.wrong)[:MOST_SHOWN]:
+    failed = {"wrong": sorted(count.wrong), "late": sorted(count.late)}
+    for seed, what in (failed["wrong"] + failed["late"])[:MOST_SHOWN]:
         print(f"seed {seed}: {what}\n{kind.shortest(kind.make_plan(seed)).to_json()}")
-    if count.wrong:
-        print(
-            f"wrong seeds: {', '.join(str(seed) for seed, _ in sorted(count.wrong))}; --seed N tells the story of one"
-        )
+    for kind_of_failure, some in failed.items():
+        if some:
+            print(f"{kind_of_failure} seeds: {', '.join(str(seed) for seed, _ in some)}; --seed N tells of one")
     print(count)
-    return bool(count.wrong)
+    return bool(count.wrong or count.late)
 
 
 def _run(kind: Any, first: int, number: int) -> Count:

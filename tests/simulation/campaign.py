@@ -9,6 +9,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tests.simulation.ledger import TooLate
 from tests.simulation.plan import Plan, make_plan
 from tests.simulation.shrink import shrink
 from tests.simulation.steps import run
@@ -35,6 +36,7 @@ class Count:
     steps: int = 0
     reads: int = 0
     wrong: list[Wrong] = field(default_factory=list)
+    late: list[Wrong] = field(default_factory=list)  # of the others, in which something came later than promised
 
     def add(self, other: Count) -> None:
         self.schedules += other.schedules
@@ -43,10 +45,11 @@ class Count:
         self.steps += other.steps
         self.reads += other.reads
         self.wrong += other.wrong
+        self.late += other.late
 
     def __str__(self) -> str:
         return (
-            f"{self.schedules:,} schedules, {len(self.wrong)} wrong; {self.exact:,} ended with every count there, "
+            f"{self.schedules:,} schedules, {len(self.wrong)} wrong, {len(self.late)} late; {self.exact:,} ended with every count there, "
             f"the others with what they may lack; {self.uncertain:,} reported an uncertainty; "
             f"{self.steps:,} steps, {self.reads:,} values read"
         )
@@ -60,7 +63,8 @@ def run_seeds(seeds: Iterable[int]) -> Count:
         try:
             outcome = run(make_plan(seed))
         except Exception as error:  # whatever it is, the schedule did not go as it should
-            count.wrong.append(Wrong(seed, f"{type(error).__name__}: {error}"))
+            failed = count.late if isinstance(error, TooLate) else count.wrong
+            failed.append(Wrong(seed, f"{type(error).__name__}: {error}"))
             continue
         count.exact += outcome.exact
         count.uncertain += bool(outcome.uncertain)

@@ -7,7 +7,7 @@ in the end it must be just that, but for what the schedule itself took away, whi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from redis_counters.protocol.keys import name_of, shard_of
 from tests.simulation.hashes import Value
@@ -18,6 +18,10 @@ Entry = tuple[bytes, int, bytes]  # a shard's key, a process, a sign
 
 class Violation(AssertionError):  # noqa: N818 - it says what happened
     """A promise was broken."""
+
+
+class TooLate(Violation):
+    """What should have been there by then was not: a promise of when was broken."""
 
 
 def halves(value: Value | None) -> tuple[int, int]:
@@ -181,14 +185,21 @@ class Ledger:
                 raise Violation(f"{name!r} holds {whole(keys, name)} in all, not {expected}")
         self.check_all_there(None)
 
-    def check_all_there(self, process: int | None) -> None:
-        """Of the process, or of all, everything is there that is not known to be missing."""
+    def check_all_there(
+        self, process: int | None, *, but: Collection[bytes] = (), late: str | None = None
+    ) -> None:
+        """Of the process, or of all, everything is there that is not known to be missing, ``but`` in these counters.
+
+        ``late``: that it had so much time; what is missing then is TooLate.
+        """
         for account, issued in self.issued.items():
-            if process not in (None, account[0]) or account[1] in self.expired:
+            if process not in (None, account[0]) or account[1] in self.expired or account[1] in but:
                 continue
             least = issued - self.lost[account] - self.removed[account] - self.all_taken[account]
             self._check_not_above(account)
             if self.totals[account] < least:
+                if late is not None:
+                    raise TooLate(f"late, {late}: {self._told(account)}, at least {least} expected")
                 raise Violation(f"under-count: {self._told(account)}, at least {least} expected")
 
     @property

@@ -37,6 +37,7 @@ FAULTS = {
     "expires": 0.15,
     "narrowed": 0.25,
     "taken away": 0.25,
+    "emptied": 0.15,
 }
 """What a schedule may contain besides the network's faults, and how likely it does."""
 
@@ -54,6 +55,15 @@ FATES = {
     "s": "the process sends it, and does nothing more for now",
 }
 """What happens to a command, by letter."""
+
+
+FORMS = ("kept", "broken", "redialled", "redirected")
+"""What clients see of it when what is behind a name changes: nothing, for a proxy keeps their connections; an error in
+the round that is under way, or the next; the next command goes over a new connection, without a word; commands are
+followed to another server."""
+
+NO_ENDS = ("registry lost", "emptied")
+"""With these no actor may be closed or folded: what is lost would tell of it. See docs/design.md, "Limits"."""
 
 
 class Step(NamedTuple):
@@ -105,18 +115,21 @@ def make_plan(seed: int, steps: int = STEPS) -> Plan:
     rng = random.Random(seed)
     faults = frozenset(fault for fault, likely in FAULTS.items() if rng.random() < likely)
     if "narrowed" in faults:  # what takes away a shard, or shard 0 alone, takes away what was moved to it
-        faults -= {"registry lost", "deleted", "other type", "expires", "taken away"}
+        faults -= {"registry lost", "deleted", "other type", "expires", "taken away", "emptied"}
+    if "emptied" in faults:  # what was closed in order, or told by another, is lost then
+        faults -= {"closed", "cleaned"}
+    may_end = faults.isdisjoint(NO_ENDS)
     processes = tuple(
         Options(
             shards=rng.choice([1, 1, 2, MOST_SHARDS]),
             max_batch=rng.choice([1, 2, 9]),
             # What a lost registry knew of folded actors is known by nobody: docs/design.md, "Limits".
-            rotate_slots=100 if "registry lost" in faults else rng.choice([1, 2, 100]),
+            rotate_slots=rng.choice([1, 2, 100]) if may_end else 100,
             max_age=rng.choice([0, 1, 10]),
-            actor_ttl=3600 if "registry lost" in faults else rng.choice([8, 30, 3600]),
+            actor_ttl=rng.choice([8, 30, 3600]) if may_end else 3600,
             retention=RETENTION if "cleaned" in faults else 10**6,
             # Whoever tells a journal ends its actors, too: another that the registry alone would know to be folded.
-            journal=rng.choice([0, 1, 1, 2]) if "killed" in faults and "registry lost" not in faults else 0,
+            journal=rng.choice([0, 1, 1, 2]) if "killed" in faults and may_end else 0,
         )
         for _ in range(rng.randint(1, 3))
     )
@@ -136,11 +149,11 @@ class Kind(NamedTuple):
     weight: int
     make: Callable[[random.Random], Step]
     fault: str = ""
-    never_with: str = ""
+    never_with: tuple[str, ...] = ()
 
 
 def _fits(kind: Kind, faults: frozenset[str]) -> bool:
-    return (not kind.fault or kind.fault in faults) and kind.never_with not in faults
+    return (not kind.fault or kind.fault in faults) and faults.isdisjoint(kind.never_with)
 
 
 def _any(rng: random.Random) -> int:
@@ -185,12 +198,12 @@ def _overtaken(rng: random.Random, faults: frozenset[str]) -> list[Step]:
         Step("count", (who, rng.randrange(len(NAMES)), rng.randint(1, 5))),
         Step("round", (who,)),
         Step("count", (who, rng.randrange(len(NAMES)), 1)),
-        *([Step("reap", (_any(rng),))] if "registry lost" not in faults else []),
+        *([Step("reap", (_any(rng),))] if faults.isdisjoint(NO_ENDS) else []),
         Step("pass", (rng.choice([0, 1000, 35_000, 42_000]),)),
         Step("round", (who,), rng.choice(["w", "w", "r", "s"])),
         Step("pass", (rng.choice([0, 1000, 6000]),)),
     ]
-    if "registry lost" not in faults:
+    if faults.isdisjoint(NO_ENDS):
         steps.append(rng.choice([Step("fold", (_any(rng), 15)), Step("night", (_any(rng), 1))]))
     steps.append(Step("round", (who,), rng.choice(["", ".d", "dd", "dddd"])))
     return [*steps, *_taken_back(rng, faults), Step("round", (who,)), Step("read", (who, 7))]
@@ -198,7 +211,7 @@ def _overtaken(rng: random.Random, faults: frozenset[str]) -> list[Step]:
 
 def _taken_back(rng: random.Random, faults: frozenset[str]) -> list[Step]:
     """Some commands are taken back by a fail-over, and copies of them arrive."""
-    steps = [Step("fail over", (rng.randint(1, 5),))] if "fail-over" in faults else []
+    steps = [Step("fail over", (rng.randint(1, 5), _form(rng)))] if "fail-over" in faults else []
     return steps + [Step("late", (_any(rng),))] * rng.randint(0, 3)
 
 
@@ -209,7 +222,7 @@ def _half_told(rng: random.Random, faults: frozenset[str]) -> list[Step]:
     steps += [Step("round", (who,), "".join(rng.choices(".dddr", k=4))), Step("count", (who, rng.randrange(3), 1))]
     steps += [*_taken_back(rng, faults), Step("round", (who,), rng.choice(["s", ".s", "..s"]))]
     steps += [Step("late", (_any(rng),)), Step("round", (who,), rng.choice(["r", ".r", "..r", "s", "..s"]))]
-    if "registry lost" not in faults:
+    if faults.isdisjoint(NO_ENDS):
         steps += [Step("reap", (_any(rng),)), Step("reap", (_any(rng),)), Step("pass", (rng.choice([100, 45_000]),))]
         steps += [Step("fold", (_any(rng), 15)), Step("fold", (_any(rng), 15))]
     return [*steps, Step("late", (_any(rng),)), Step("round", (who,)), Step("read", (who, 7), "")]
@@ -237,7 +250,7 @@ def _widened_again(rng: random.Random, faults: frozenset[str]) -> list[Step]:
     steps += [Step("pass", (rng.choice([100, 60_000]),)), Step("narrow", (name, rng.randint(1, 2)))]
     for _ in range(rng.randint(2, 4)):
         steps += [Step("narrow on", (number, rng.choice([1, 2, 3, 4, 5, 9, 9])))] * rng.randint(1, 3)
-        lost = Step("fail over one", (rng.randrange(BUCKETS), rng.randint(1, 3)))
+        lost = Step("fail over one", (rng.randrange(BUCKETS), rng.randint(1, 3), _form(rng)))
         steps += rng.choice([[], [Step("narrow late", (number,))], [lost], _taken_back(rng, faults)])
         if rng.random() < 0.3:
             steps += [Step(rng.choice(["declare", "grow"]), (_any(rng), name, MOST_SHARDS))]
@@ -249,7 +262,7 @@ def _widened_again(rng: random.Random, faults: frozenset[str]) -> list[Step]:
 
 def _nearly_forgotten(rng: random.Random, faults: frozenset[str]) -> list[Step]:
     """Records are to be forgotten after a walk, and one is as old whose actor was not folded."""
-    if "cleaned" not in faults or "registry lost" in faults:
+    if "cleaned" not in faults or not faults.isdisjoint(NO_ENDS):
         return []
     steps = [Step("count", (_any(rng), rng.randrange(len(NAMES)), 1)), Step("round", (_any(rng),))] * 2
     steps += [Step("reap", (_any(rng),)), Step("reap", (_any(rng),)), Step("fold", (_any(rng), rng.choice([0, 1, 15])))]
@@ -282,13 +295,52 @@ def _taken_from_all(rng: random.Random, faults: frozenset[str]) -> list[Step]:
     return steps
 
 
-MOTIFS = (_overtaken, _half_told, _flushed, _widened_again, _nearly_forgotten, _taken_from_all)
+def _quiet(rng: random.Random, faults: frozenset[str]) -> list[Step]:
+    """A process is silent for long, or only reads, or counts something else, before and after something is lost."""
+    who, name = _any(rng), rng.randrange(len(NAMES))
+    other = (name + rng.randint(1, len(NAMES) - 1)) % len(NAMES)
+    pauses = [0, 3000, 12_000, 25_000, 60_000]
+    steps = [Step("count", (who, name, rng.randint(1, 9))), Step("live", (1000,))]
+    steps += [Step("count", (who, other, 1)), Step("live", (1000,))] if rng.random() < 0.5 else []
+    steps += [Step("live", (rng.choice(pauses),)), Step("count", (who, name, 1)), Step("live", (1000,))]
+    steps += [Step("live", (rng.choice(pauses),))]
+    lost = [Step("fail over", (rng.randint(1, 3), _form(rng))), _fail_over_one(rng)] if "fail-over" in faults else []
+    lost += [_empty(rng), _far_back(rng), _far_back(rng)] if "emptied" in faults else []
+    steps += [rng.choice(lost)] if lost else []
+    since = [Step("count", (who, other, 1)), Step("read", (who, 7)), Step("read", (who, 7)), Step("round", (who,))]
+    for _ in range(rng.randint(0, 4)):
+        steps += [rng.choice(since), Step("live", (rng.choice([250, 1000]),))]
+    return [*steps, Step("live", (rng.choice(pauses),))]
+
+
+def _form(rng: random.Random) -> int:
+    return rng.randrange(len(FORMS))
+
+
+def _empty(rng: random.Random) -> Step:
+    return Step("empty", (_form(rng),))
+
+
+def _far_back(rng: random.Random) -> Step:
+    return Step("fall far back", (rng.randint(1, 9), _form(rng)))
+
+
+def _fail_over_one(rng: random.Random) -> Step:
+    return Step("fail over one", (rng.randrange(BUCKETS), rng.randint(1, 6), _form(rng)))
+
+
+def _live(rng: random.Random) -> Step:
+    return Step("live", (rng.choice([250, 1000, 1000, 7000, 25_000, 60_000]),))
+
+
+MOTIFS = (_overtaken, _half_told, _flushed, _widened_again, _nearly_forgotten, _taken_from_all, _quiet)
 """Sequences in which much can go wrong, put in between here and there."""
 
 KINDS = (
-    Kind(30, _pass),
-    Kind(1, lambda rng: Step("night", (_any(rng), rng.randint(1, 4))), never_with="registry lost"),
-    Kind(2, lambda rng: Step("night", (_any(rng), rng.randint(3, 7))), "cleaned", "registry lost"),
+    Kind(28, _pass),
+    Kind(2, _live),
+    Kind(1, lambda rng: Step("night", (_any(rng), rng.randint(1, 4))), never_with=NO_ENDS),
+    Kind(2, lambda rng: Step("night", (_any(rng), rng.randint(3, 7))), "cleaned", NO_ENDS),
     Kind(30, _count),
     Kind(40, _round),
     Kind(10, _read),
@@ -303,16 +355,20 @@ KINDS = (
     Kind(30, lambda rng: Step("narrow on", (_any(rng), rng.randint(1, 9))), "narrowed"),
     Kind(3, _one("narrow late"), "narrowed"),
     Kind(2, _one("stop narrowing"), "narrowed"),
-    Kind(2, lambda rng: Step("fail over one", (rng.randrange(BUCKETS), rng.randint(1, 6))), "narrowed"),
+    Kind(2, _fail_over_one, "narrowed"),
+    Kind(1, _fail_over_one, "fail-over"),
     Kind(2, lambda _rng: Step("forget scripts")),
     Kind(3, _one("freeze")),
     Kind(2, lambda _rng: Step("thaw")),
     Kind(1, lambda rng: Step("trouble", (rng.choice([500, 5000]),))),
-    Kind(3, _one("reap"), never_with="registry lost"),
-    Kind(4, _mask("fold", 4), never_with="registry lost"),
-    Kind(8, lambda rng: Step("keep house", (_any(rng), rng.choice([1, 3, 100]))), never_with="registry lost"),
+    Kind(3, _one("hang up")),
+    Kind(3, _one("reap"), never_with=NO_ENDS),
+    Kind(4, _mask("fold", 4), never_with=NO_ENDS),
+    Kind(8, lambda rng: Step("keep house", (_any(rng), rng.choice([1, 3, 100]))), never_with=NO_ENDS),
     Kind(2, _one("clean"), "cleaned"),
-    Kind(4, lambda rng: Step("fail over", (rng.randint(1, 6),)), "fail-over"),
+    Kind(4, lambda rng: Step("fail over", (rng.randint(1, 6), _form(rng))), "fail-over"),
+    Kind(2, _empty, "emptied"),
+    Kind(3, _far_back, "emptied"),
     Kind(1, lambda rng: Step("lose registries", (rng.randint(1, 2**BUCKETS - 1),)), "registry lost"),
     Kind(1, lambda _rng: Step("lose meta"), "registry lost"),
     Kind(3, lambda rng: Step("delete", (rng.randrange(len(NAMES)), rng.choice([15, 15, 1, 2, 3, 4]))), "deleted"),
@@ -325,6 +381,6 @@ KINDS = (
     Kind(2, _one("kill"), "killed"),
     Kind(1, _one("journal fails"), "killed"),
     Kind(2, _one("fork"), "forked"),
-    Kind(2, _one("close"), "closed", "registry lost"),
+    Kind(2, _one("close"), "closed", NO_ENDS),
     Kind(3, _one("start")),
 )

@@ -18,6 +18,7 @@ from redis_counters.protocol.orphans import Orphan
 from redis_counters.protocol.pump import Record, Send, Steps
 from redis_counters.protocol.settings import make_settings
 from redis_counters.protocol.slots import Kind
+from tests.simulation.connections import Connections
 from tests.simulation.ledger import Account, Violation
 from tests.simulation.memory import Journal
 from tests.simulation.plan import ALWAYS, BUCKETS, EXPIRING, GROWING, NAMES, WINDOW, Options
@@ -72,6 +73,7 @@ class Process:
         self.steps: Steps | None = None
         self.answer: object = None
         self.flights: deque[Flight] = deque()
+        self.connections = Connections(world, self)
         self.sent = 0
         self.folded: set[Argument] = set()  # actors that it has folded itself
         self.told = 0  # uncertainties in events
@@ -208,6 +210,7 @@ class Process:
                 if self.sent > MOST_COMMANDS:
                     raise Violation(f"process {self.number}: a round does not end")
                 flight = Flight(step.command, step.text, next(letters, "."))
+                self.connections.write(step.command)
                 self.flights.append(flight)
                 if flight.fate == "s":
                     return
@@ -243,7 +246,7 @@ class Process:
     def _receive(self) -> bool:
         """Take the next answer; False if it does not come."""
         flight = self.flights[0]
-        if flight.fate in "lw":
+        if flight.fate in "lw" or self.connections.broken:
             return False
         if flight.fate in "RLW":
             self.flights.popleft()
@@ -251,6 +254,7 @@ class Process:
             self.answer = NoAnswer(Unavailable("a server of the cluster broke off"))
             return True
         if not flight.executed:
+            self.connections.write(flight.command)  # it may be redirected
             self._execute(flight)
         if flight.fate == "r":
             return False
@@ -310,6 +314,7 @@ class Process:
         steps.close()
         for flight in flights:
             self._lose(flight)
+        self.connections.close()
         self.core.failed(error)
 
     def _lose(self, flight: Flight) -> None:
@@ -320,6 +325,13 @@ class Process:
             self._execute(flight)
         else:
             self.world.keep_late(self.number, flight.command)
+
+    def hang_up(self) -> None:
+        """Its connections end: in silence, if nothing is on its way; else who waits for an answer gets none."""
+        if self.flights:
+            self.connections.broken = True
+        else:
+            self.connections.close()
 
     def die(self) -> None:
         """The process is gone, in order or not; what it had sent may still arrive."""
@@ -363,7 +375,7 @@ class Process:
         ledger = self.world.ledger
         reached = [goal for goal in self.goals if goal[0].reached()]
         self.goals = [goal for goal in self.goals if goal not in reached]
-        if not self.world.plan.faults.isdisjoint(("fail-over", "registry lost", "other type")):
+        if not self.world.plan.faults.isdisjoint(("fail-over", "registry lost", "other type", "emptied")):
             return
         for _goal, issued in reached:
             for account, amount in issued.items():

@@ -49,7 +49,7 @@ class Reading:
 
     def begin(self, names: list[bytes], how: str) -> None:
         """Values are read, or a fetch has begun: ``a`` as the faces look first, without a lock; ``q`` the commands are
-        not there yet; ``h`` they are, and were answered; ``l`` they are lost; else the whole of it.
+        not there yet; ``h`` they are, and were answered; ``l`` they are lost; else the whole of it, past the cache if ``n``.
         """
         reads = self.reads
         if how == "a":
@@ -57,7 +57,7 @@ class Reading:
             self._check({name: value for name, value in at_hand.items() if value is not None})
             return
         ticket = Ticket()
-        claim = reads.claim(names, None, None, ticket)
+        claim = reads.claim(names, 0 if how == "n" else None, None, ticket)
         self._check(claim.values)
         if claim.busy or not claim.missing:
             return
@@ -114,9 +114,8 @@ class Reading:
             issued = process.issued[name]
             if process.core.writer.uncertain:  # it may count too little by now, and has said so
                 continue
-            # After a fail-over that it has not noticed yet, an own slot that is gone looks as if it was deleted. And
-            # once its record is forgotten, nobody can tell whether it was folded, so rather too little is shown.
-            if value < issued and not world.fall_backs and world.plan.faults.isdisjoint(("cleaned", "short memory")):
+            # Once its record is forgotten, nobody can tell whether an own slot was folded: rather too little is shown.
+            if value < issued and world.plan.faults.isdisjoint(("cleaned", "short memory")):
                 raise Violation(f"process {process.number} reads {value} of {name!r}, and has counted {issued} itself")
             last, issued_then, fall_backs = self.last.get(name, (0, 0, -1))
             if fall_backs == world.fall_backs and self._has_noticed() and value < last + issued - issued_then:

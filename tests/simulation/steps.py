@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from redis_counters.protocol import history
 from redis_counters.protocol.commands import Script
 from redis_counters.protocol.keys import meta_key
-from tests.simulation import janitor, narrowing, taking
+from tests.simulation import janitor, living, narrowing, taking
 from tests.simulation.ending import end
 from tests.simulation.plan import BUCKETS, MOST_SHARDS, NAMES, Plan, Step
 from tests.simulation.process import Process
@@ -45,6 +45,7 @@ def run(plan: Plan, texts: Mapping[Script, bytes] | None = None, tell: Callable[
         if tell is not None:
             tell("all is well from here on")
         _thaw(world)
+        living.go_on(world)
         end(world)
     finally:
         history.MOST_SLOTS, history.MOST_UNANSWERED = memory
@@ -147,9 +148,9 @@ def _late(world: World, which: int) -> bool:
     return True
 
 
-def _fail_over_one(world: World, bucket: int, lost: int) -> bool:
+def _fail_over_one(world: World, bucket: int, lost: int, form: int = 0) -> bool:
     """The node of one bucket fails over, the others do not. (Only where fail-overs are among the faults.)"""
-    return "fail-over" in world.plan.faults and world.fail_over_one(bucket, lost)
+    return "fail-over" in world.plan.faults and world.fail_over_one(bucket, lost, form)
 
 
 def _trouble(world: World, milliseconds: int) -> None:
@@ -201,6 +202,7 @@ def _unsquat(world: World) -> None:
 
 STEPS: dict[str, Do] = {
     "pass": _pass,
+    "live": living.live,
     "count": _of_process(_count),
     "round": _of_process(Process.go),
     "read": _of_process(_read),
@@ -227,7 +229,10 @@ STEPS: dict[str, Do] = {
     "thaw": _thaw,
     "late": _late,
     "forget scripts": _forget_scripts,
+    "hang up": _of_process(Process.hang_up),
     "fail over": World.fail_over,
+    "fall far back": lambda world, lost, form: world.fail_over(lost, form, far=True),
+    "empty": World.empty,
     "fail over one": _fail_over_one,
     "trouble": _trouble,
     "night": _of_process(janitor.night),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from redis_counters.protocol.commands import Argument, Command, ErrorReply, Script
 from redis_counters.protocol.keys import KeySpace, name_of, shard_of
@@ -15,7 +15,7 @@ from tests.simulation.hashes import Value
 from tests.simulation.ledger import Account, Entry, Ledger, Violation, whole
 from tests.simulation.memory import Journal
 from tests.simulation.narrowing import Narrowing
-from tests.simulation.plan import BUCKETS, EXPIRES, EXPIRING, LATEST, NAMES, WINDOW, Options, Plan
+from tests.simulation.plan import BUCKETS, EXPIRES, EXPIRING, FORMS, LATEST, NAMES, WINDOW, Options, Plan
 from tests.simulation.process import Process
 from tests.simulation.server import LuaServer
 from tests.simulation.taking import Taking
@@ -24,6 +24,7 @@ BEGINNING = 1_000_000.0  # seconds, on every clock
 NOBODY = -1  # who sends what janitors send
 RESHARDING = (Script.NARROW_OPEN, Script.SHARD_SEAL, Script.SHARD_UNSEAL, Script.NARROW_APPLY, Script.SHARDS_WIDEN)
 
+T = TypeVar("T")
 
 Flush = tuple[Argument, Argument]  # an actor and a number
 
@@ -58,7 +59,8 @@ class World:
         self.server = LuaServer(lambda: self.now, texts)
         self.database = self.server.database
         self.space = KeySpace(b"t", BUCKETS)
-        self.ledger = Ledger(deleted_stays=plan.faults.isdisjoint(("fail-over", "registry lost", "killed")))
+        self.ledger = Ledger(deleted_stays=plan.faults.isdisjoint(("fail-over", "registry lost", "killed", "emptied")))
+        self.nodes = [0] * BUCKETS  # which server each bucket is on, as addresses tell; a new one has a new number
         self.history: list[State] = [State(self.now, {}, {}, {}, {})]
         self.late: list[Late] = []
         self.trouble_until = 0.0
@@ -203,18 +205,30 @@ class World:
         database = self.database
         there, taken = dict(self.ledger.there), dict(self.ledger.taken)
         self.history.append(State(self.now, database.snapshot(), dict(database.expiries), there, taken))
-        while self.now - self.history[1].time > 2 * WINDOW:
+        while "emptied" not in self.plan.faults and self.now - self.history[1].time > 2 * WINDOW:
             del self.history[0]
 
-    def fail_over(self, lost: int) -> bool:
-        """The latest writes are lost, none that is older than the window; a new primary knows no scripts."""
+    def fail_over(self, lost: int, form: int = 0, *, far: bool = False) -> bool:
+        """The latest writes are lost; a new primary knows no scripts. None that is older than the window, if not far.
+
+        ``form``: what clients see of it, see `FORMS`.
+        """
         count = 0
-        while count < lost and len(self.history) > 1 and self.now - self.history[-1].time < WINDOW:
+        while count < lost and len(self.history) > 1 and (far or self.now - self.history[-1].time < WINDOW):
             self.history.pop()
             count += 1
-        return bool(count) and self._fall_back(self.history[-1].time)
+        return bool(count) and self._fall_back(self.history[-1].time, range(BUCKETS), form)
 
-    def _fall_back(self, since: float) -> bool:
+    def empty(self, form: int) -> None:
+        """There is nothing any more: FLUSHALL, or a restart without persistence."""
+        known = set(self.server.known)
+        self.history.append(State(self.now, {}, {}, {}, {}))
+        self._fall_back(self.now, range(BUCKETS), form)
+        self.squatted.clear()
+        if FORMS[form] == "kept":  # which FLUSHALL does not forget
+            self.server.known |= known
+
+    def _fall_back(self, since: float, buckets: Iterable[int], form: int) -> bool:
         """The server holds the last state of the history; what was lost had come since then."""
         state, widths = self.history[-1], self._told_widths()
         for when, gained, widened in self.put_back:  # its owner may have seen it there, and gone: see "Limits"
@@ -234,9 +248,17 @@ class World:
         self.fall_backs += 1
         self.fell_back_at = self.now
         self._check_published()
+        if FORMS[form] == "redirected":
+            for bucket in buckets:
+                self.nodes[bucket] = self.fall_backs
+        for process in self.all:
+            if FORMS[form] == "broken":
+                process.connections.broken = True
+            elif FORMS[form] == "redialled":
+                process.hang_up()
         return True
 
-    def fail_over_one(self, bucket: int, lost: int) -> bool:
+    def fail_over_one(self, bucket: int, lost: int, form: int = 0) -> bool:
         """As `fail_over`, of the node of one bucket; what happened in the others stays."""
         mine = b"{t:%d}" % bucket
         states = self.history
@@ -251,15 +273,12 @@ class World:
         for n in range(first + 1, len(states)):
             states[n] = State(
                 states[n].time,
-                {
-                    **{key: value for key, value in states[n].keys.items() if not key.startswith(mine)},
-                    **{key: value for key, value in target.keys.items() if key.startswith(mine)},
-                },
-                {},
-                _of_two(states[n].there, target.there, mine),
-                _of_two(states[n].taken, target.taken, mine),
+                _of_two(states[n].keys, target.keys, mine),
+                _of_two(states[n].expiries, target.expiries, mine),
+                _of_entries(states[n].there, target.there, mine),
+                _of_entries(states[n].taken, target.taken, mine),
             )
-        return self._fall_back(target.time)
+        return self._fall_back(target.time, [bucket], form)
 
     def _widths(self) -> dict[bytes, bytes | None]:
         """Return the numbers of shards that shards 0 tell of."""
@@ -369,7 +388,13 @@ def _told(process: int, command: Command, answer: object) -> str:
     return f"process {process}: {what} {b' '.join(words).decode('utf-8', 'replace')} -> {shown}"
 
 
-def _of_two(others: dict[Entry, int], mine: dict[Entry, int], prefix: bytes) -> dict[Entry, int]:
+def _of_two(others: dict[bytes, T], mine: dict[bytes, T], prefix: bytes) -> dict[bytes, T]:
     """Return what one state has of the keys with this prefix, and another one of all others."""
+    kept = {key: value for key, value in others.items() if not key.startswith(prefix)}
+    return kept | {key: value for key, value in mine.items() if key.startswith(prefix)}
+
+
+def _of_entries(others: dict[Entry, int], mine: dict[Entry, int], prefix: bytes) -> dict[Entry, int]:
+    """As `_of_two`, of entries of the ledger."""
     kept = {entry: amount for entry, amount in others.items() if not entry[0].startswith(prefix)}
     return kept | {entry: amount for entry, amount in mine.items() if entry[0].startswith(prefix)}
