@@ -13,17 +13,16 @@ from tests.simulation.plan import GROWING, NAMES
 from tests.simulation.process import Process
 from tests.simulation.world import World
 
-IDLE_POLL = 1.0  # seconds between looks of a flusher at whether there is something to do,
-BUSY_POLL = 0.25  # or where somebody counts
+BUSY_POLL, IDLE_POLL = 0.5, 2.0  # seconds between looks of a flusher at whether there is something to do
 AT_ONCE = 12  # rounds, one after the other
 SOON = 5.0  # seconds until what a process holds that is used is there,
-AT_LAST = 65.0  # and what one holds that nobody uses
+AT_LAST = 60.0 + 3 * IDLE_POLL  # and what one holds that nobody uses
 USES = ("none", "counts", "counts", "reads", "both")
 
 
 def live(world: World, milliseconds: int) -> None:
     """Time passes, and flushers do what they do in it."""
-    poll = BUSY_POLL if milliseconds <= 1000 else IDLE_POLL
+    poll = max(BUSY_POLL / 2, milliseconds / 20_000)
     end = world.now + milliseconds / 1000
     while world.now < end:
         world.now = min(world.now + poll, end)

@@ -140,6 +140,8 @@ def make_plan(seed: int, steps: int = STEPS) -> Plan:
         taken.append(kind.make(rng))
         if rng.random() < 0.03:
             taken += rng.choice(MOTIFS)(rng, faults)
+    if rng.random() < 0.5:
+        taken += _quiet(rng, faults)
     return Plan(seed, faults, processes, tuple(taken))
 
 
