@@ -78,6 +78,8 @@ def _calm(world: World) -> None:
     for process in world.processes:
         if process.journal is not None:
             process.journal.failing = 0
+        while process.reading.fetches:  # no read waits longer than its time
+            process.reading.go_on(0)
 
 
 def _use_of(process: Process, rng: random.Random) -> str:
