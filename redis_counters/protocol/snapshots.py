@@ -94,8 +94,8 @@ class Snapshot:
                     self.own = {**self.own, place: int(slot)}
                     doubtful = int(slot) < had
                 elif actor.owner in records.folded:
-                    applied = max(records.folded[actor.owner][table.kind].get(key, 0), had)
-                    self.acknowledged = {**self.acknowledged, place: applied}
+                    applied = records.folded[actor.owner][table.kind]  # not what was acknowledged: Redis may have lost that
+                    self.acknowledged = {**self.acknowledged, place: applied.get(key, 0)}
                     continue
                 elif actor.owner in records.lost:
                     self.acknowledged = {**self.acknowledged, place: 0}

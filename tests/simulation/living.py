@@ -22,7 +22,7 @@ USES = ("none", "counts", "counts", "reads", "both")
 
 def live(world: World, milliseconds: int) -> None:
     """Time passes, and flushers do what they do in it."""
-    poll = max(BUSY_POLL / 2, milliseconds / 20_000)
+    poll = max(BUSY_POLL, milliseconds / 10_000)
     end = world.now + milliseconds / 1000
     while world.now < end:
         world.now = min(world.now + poll, end)
