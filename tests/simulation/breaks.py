@@ -84,6 +84,34 @@ CLIENT = (  # one line each, to be read as a table
         "self.phase = Phase.REOPEN",
         "self.phase, self.unknown = Phase.REOPEN, None; [t.dirty.update(dict.fromkeys(c)) for t, c in zip(self.tables, chunk.totals)]",
     ),
+    Break(
+        "a new connection is not noticed", "core:Core.new_connection", "self.writer.probe_all()", "pass", "fail-over"
+    ),
+    Break("nobody looks", "looks:Looks.due", "return now - self.at", "return False and now - self.at"),
+    Break(
+        "looks never rotate", "looks:Looks.begin", "key=lambda actor: actor.last_seen", "key=lambda actor: actor.bucket"
+    ),
+    Break("looks become ever more seldom", "looks:Looks.due", "IDLE_PAUSE)", "1e9)", "emptied"),
+    Break("who reads does not use its process", "reads:Reads._begin", "taken = writer.looks.used_at =", "taken ="),
+    Break(
+        "who counts does not use its process",
+        "writer:Writer.new_round",
+        "self.looks.used_at = self.accepted, now",
+        "self.looks.at = self.accepted, now",
+    ),
+    Break("a look accepts a record that is behind", "actor:Actor.has_all", "and record.seq >= self.base", ""),
+    Break(
+        "what a look finds is not asked about", "actor:Actor.seen", "self.probe = self.phase is Phase.ACTIVE", "pass"
+    ),
+    Break(
+        "a read takes a lost slot for a deleted one",
+        "reads:Reads._ask_registries",
+        "elif actor.base > 0 and (",
+        "elif False and (",
+    ),
+    Break("what a read finds lost is not told", "reads:Reads._ask_registries", "writer.probe_all()", "pass"),
+    Break("nobody asks by itself whether all is there", "writer:Writer.house_due", "return asks or", "return"),
+    Break("a read that saw a loss and its mending takes it for a deletion", "writer:Writer.turns", "self.losses", "0"),
     Break("nothing is told again after a fail-over", "actor:Actor._lost", "table.forget()", "pass", "fail-over"),
     Break(
         "what a fail-over took back is not to be sent",
@@ -224,8 +252,8 @@ CLIENT = (  # one line each, to be read as a table
     Break(
         "a read is not repeated when own state moved",
         "reads:Reads.fetch",
-        "drops != writer.drops or folds != writer.folds",
-        "False",
+        "changed = seen != writer.turns",
+        "changed = False",
     ),
     Break("nobody asks whether an absent slot was folded", "reads:Reads.fetch", "if doubts and ", "if False and "),
     Break(

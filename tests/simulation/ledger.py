@@ -185,9 +185,7 @@ class Ledger:
                 raise Violation(f"{name!r} holds {whole(keys, name)} in all, not {expected}")
         self.check_all_there(None)
 
-    def check_all_there(
-        self, process: int | None, *, but: Collection[bytes] = (), late: str | None = None
-    ) -> None:
+    def check_all_there(self, process: int | None, *, but: Collection[bytes] = (), late: str | None = None) -> None:
         """Of the process, or of all, everything is there that is not known to be missing, ``but`` in these counters.
 
         ``late``: that it had so much time; what is missing then is TooLate.

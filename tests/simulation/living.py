@@ -45,8 +45,8 @@ def go_on(world: World) -> None:
     uses = {process: _use_of(process, rng) for process in world.processes if not process.dead}
     names = {process: rng.choice(GROWING) for process in uses}
     for process in uses:
-        if "counts" in uses[process]:
-            _at_once(process, names[process])
+        if uses[process] != "none":
+            _at_once(process, names[process], uses[process])
     end = world.now + SOON
     while world.now < end:
         world.now += BUSY_POLL
@@ -94,14 +94,21 @@ def _use(process: Process, use: str, name: bytes) -> None:
         process.reading.begin(list(NAMES), "n")
 
 
-def _at_once(process: Process, name: bytes) -> None:
-    """If a flush goes over a new connection, what was lost before that is there again in the same moment."""
-    process.count(name, 1)
-    failures, core = process.core.failures, process.core
+def _at_once(process: Process, name: bytes, use: str) -> None:
+    """What was lost is there again in the same moment if a flush goes over a new connection, or all was read."""
+    core, world = process.core, process.world
+    failures = core.failures
+    if use in ("counts", "both"):
+        process.count(name, 1)
+    if use in ("reads", "both"):
+        process.reading.begin(list(NAMES), "n")
     for _ in range(AT_ONCE):
         process.go()
-    if process.connections.as_of == process.world.fall_backs > 0 and core.failures == failures:
-        _check(process, "with a new connection")
+    if core.failures == failures:
+        if use == "reads":
+            _check(process, "and was read")
+        elif process.connections.as_of == world.fall_backs > 0:
+            _check(process, "with a new connection")
 
 
 def _arrive(world: World, rng: random.Random, likely: float) -> None:
