@@ -16,7 +16,7 @@ NAMES = (b"x", b"y", b"z")
 GROWING = (b"x", b"y")  # only incremented, in every schedule: their values may not run backwards
 EXPIRING = b"z"  # expires, in schedules with that fault,
 EXPIRES = (50, 150, 400)  # so many seconds after the beginning
-BUCKETS = 2
+BUCKETS, MOST_BUCKETS = 2, 3
 MOST_SHARDS = 4
 WINDOW = 20.0  # seconds: the re-assert window; no fail-over takes back what is older
 LATEST = 4 * WINDOW  # no command arrives later than that
@@ -92,10 +92,16 @@ class Plan:
     faults: frozenset[str]
     processes: tuple[Options, ...]
     steps: tuple[Step, ...]
+    buckets: int = BUCKETS  # with two, shards 0 of all counters are in one of them; with three, each in its own
 
     def to_json(self) -> str:
         """Return a text that `from_json` reads; a line a step."""
-        head = {"seed": self.seed, "faults": sorted(self.faults), "processes": self.processes}
+        head = {
+            "seed": self.seed,
+            "faults": sorted(self.faults),
+            "processes": self.processes,
+            "buckets": self.buckets,
+        }
         lines = ",\n".join("  " + json.dumps([s.what, list(s.numbers), s.text]) for s in self.steps)
         return json.dumps(head)[:-1] + ', "steps": [\n' + lines + "\n]}\n"
 
@@ -107,6 +113,7 @@ class Plan:
             frozenset(told["faults"]),
             tuple(Options(*options) for options in told["processes"]),
             tuple(Step(what, tuple(numbers), fates) for what, numbers, fates in told["steps"]),
+            told.get("buckets", BUCKETS),
         )
 
 
@@ -140,9 +147,8 @@ def make_plan(seed: int, steps: int = STEPS) -> Plan:
         taken.append(kind.make(rng))
         if rng.random() < 0.03:
             taken += rng.choice(MOTIFS)(rng, faults)
-    if rng.random() < 0.5:
-        taken += _quiet(rng, faults)
-    return Plan(seed, faults, processes, tuple(taken))
+    taken += rng.choice([_quiet, _last_loss, lambda *_: []])(rng, faults)
+    return Plan(seed, faults, processes, tuple(taken), rng.choice([BUCKETS, MOST_BUCKETS]))
 
 
 class Kind(NamedTuple):
@@ -252,7 +258,7 @@ def _widened_again(rng: random.Random, faults: frozenset[str]) -> list[Step]:
     steps += [Step("pass", (rng.choice([100, 60_000]),)), Step("narrow", (name, rng.randint(1, 2)))]
     for _ in range(rng.randint(2, 4)):
         steps += [Step("narrow on", (number, rng.choice([1, 2, 3, 4, 5, 9, 9])))] * rng.randint(1, 3)
-        lost = Step("fail over one", (rng.randrange(BUCKETS), rng.randint(1, 3), _form(rng)))
+        lost = Step("fail over one", (rng.randrange(6), rng.randint(1, 3), _form(rng)))
         steps += rng.choice([[], [Step("narrow late", (number,))], [lost], _taken_back(rng, faults)])
         if rng.random() < 0.3:
             steps += [Step(rng.choice(["declare", "grow"]), (_any(rng), name, MOST_SHARDS))]
@@ -306,13 +312,27 @@ def _quiet(rng: random.Random, faults: frozenset[str]) -> list[Step]:
     steps += [Step("count", (who, other, 1)), Step("live", (1000,))] if rng.random() < 0.5 else []
     steps += [Step("live", (rng.choice(pauses),)), Step("count", (who, name, 1)), Step("live", (1000,))]
     steps += [Step("live", (rng.choice(pauses),))]
-    lost = [Step("fail over", (rng.randint(1, 3), _form(rng))), _fail_over_one(rng)] if "fail-over" in faults else []
-    lost += [_empty(rng), _far_back(rng), _far_back(rng)] if "emptied" in faults else []
-    steps += [rng.choice(lost)] if lost else []
+    steps += _loss(rng, faults)
     since = [Step("count", (who, other, 1)), Step("read", (who, 7)), Step("read", (who, 7)), Step("round", (who,))]
     for _ in range(rng.randint(0, 4)):
         steps += [rng.choice(since), Step("live", (rng.choice([250, 1000]),))]
     return [*steps, Step("live", (rng.choice(pauses),))]
+
+
+def _last_loss(rng: random.Random, faults: frozenset[str]) -> list[Step]:
+    """All that was counted, by several, is acknowledged; then it is lost, and nothing else happens."""
+    steps = [Step("count", (_any(rng), name, rng.randint(1, 5))) for name in (0, 1, 2, 0, 1, 2)]
+    steps += [Step("live", (rng.choice([1000, 1000, 7000]),))] * 2
+    steps += [Step("live", (rng.choice([25_000, 60_000]),))] if "emptied" in faults and rng.random() < 0.5 else []
+    steps += [Step("hang up", (_any(rng),))] if rng.random() < 0.3 else []
+    return steps + _loss(rng, faults) + [Step("live", (500,))] * rng.randint(0, 1)
+
+
+def _loss(rng: random.Random, faults: frozenset[str]) -> list[Step]:
+    """Return a step that takes something back, of those that may occur."""
+    lost = [Step("fail over", (rng.randint(1, 6), _form(rng))), _fail_over_one(rng)] if "fail-over" in faults else []
+    lost += [_empty(rng), _far_back(rng), _far_back(rng)] if "emptied" in faults else []
+    return [rng.choice(lost)] if lost else []
 
 
 def _form(rng: random.Random) -> int:
@@ -328,7 +348,7 @@ def _far_back(rng: random.Random) -> Step:
 
 
 def _fail_over_one(rng: random.Random) -> Step:
-    return Step("fail over one", (rng.randrange(BUCKETS), rng.randint(1, 6), _form(rng)))
+    return Step("fail over one", (rng.randrange(6), rng.randint(1, 6), _form(rng)))
 
 
 def _live(rng: random.Random) -> Step:
@@ -371,7 +391,7 @@ KINDS = (
     Kind(4, lambda rng: Step("fail over", (rng.randint(1, 6), _form(rng))), "fail-over"),
     Kind(2, _empty, "emptied"),
     Kind(3, _far_back, "emptied"),
-    Kind(1, lambda rng: Step("lose registries", (rng.randint(1, 2**BUCKETS - 1),)), "registry lost"),
+    Kind(1, lambda rng: Step("lose registries", (rng.randint(1, 2**MOST_BUCKETS - 1),)), "registry lost"),
     Kind(1, lambda _rng: Step("lose meta"), "registry lost"),
     Kind(3, lambda rng: Step("delete", (rng.randrange(len(NAMES)), rng.choice([15, 15, 1, 2, 3, 4]))), "deleted"),
     Kind(2, lambda rng: Step("squat", (rng.randrange(len(NAMES)), rng.randrange(2))), "other type"),

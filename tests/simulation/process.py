@@ -21,7 +21,7 @@ from redis_counters.protocol.slots import Kind
 from tests.simulation.connections import Connections
 from tests.simulation.ledger import Account, Violation
 from tests.simulation.memory import Journal
-from tests.simulation.plan import ALWAYS, BUCKETS, EXPIRING, GROWING, NAMES, WINDOW, Options
+from tests.simulation.plan import ALWAYS, EXPIRING, GROWING, NAMES, WINDOW, Options
 from tests.simulation.reading import Reading
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Process:
             retention=options.retention,
             rotate_slots=options.rotate_slots,
             reassert_window=WINDOW,
-            buckets=BUCKETS,
+            buckets=world.plan.buckets,
             journal="memory" if options.journal else None,
             journal_mode="always" if options.journal == ALWAYS else "interval",
         )

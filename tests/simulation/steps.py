@@ -13,7 +13,7 @@ from redis_counters.protocol.commands import Script
 from redis_counters.protocol.keys import meta_key
 from tests.simulation import janitor, living, narrowing, taking
 from tests.simulation.ending import end
-from tests.simulation.plan import BUCKETS, MOST_SHARDS, NAMES, Plan, Step
+from tests.simulation.plan import MOST_SHARDS, NAMES, Plan, Step
 from tests.simulation.process import Process
 from tests.simulation.world import BEGINNING, World
 
@@ -164,7 +164,7 @@ def _forget_scripts(world: World) -> None:
 
 def _lose_registries(world: World, mask: int) -> None:
     """No fail-over brings them back: that would be another fault."""
-    world.database.delete(*(world.space.registries[n] for n in _bits(mask) if n < BUCKETS))
+    world.database.delete(*(world.space.registries[n] for n in _bits(mask) if n < world.plan.buckets))
     world.keep()
     world.history = [world.history[-1]]
 

@@ -15,7 +15,7 @@ from tests.simulation.hashes import Value
 from tests.simulation.ledger import Account, Entry, Ledger, Violation, whole
 from tests.simulation.memory import Journal
 from tests.simulation.narrowing import Narrowing
-from tests.simulation.plan import BUCKETS, EXPIRES, EXPIRING, FORMS, LATEST, NAMES, WINDOW, Options, Plan
+from tests.simulation.plan import EXPIRES, EXPIRING, FORMS, LATEST, NAMES, WINDOW, Options, Plan
 from tests.simulation.process import Process
 from tests.simulation.server import LuaServer
 from tests.simulation.taking import Taking
@@ -58,9 +58,9 @@ class World:
         self.now = BEGINNING
         self.server = LuaServer(lambda: self.now, texts)
         self.database = self.server.database
-        self.space = KeySpace(b"t", BUCKETS)
+        self.space = KeySpace(b"t", plan.buckets)
         self.ledger = Ledger(deleted_stays=plan.faults.isdisjoint(("fail-over", "registry lost", "killed", "emptied")))
-        self.nodes = [0] * BUCKETS  # which server each bucket is on, as addresses tell; a new one has a new number
+        self.nodes = [0] * plan.buckets  # which server each bucket is on, as addresses tell; a new one has a new number
         self.history: list[State] = [State(self.now, {}, {}, {}, {})]
         self.late: list[Late] = []
         self.trouble_until = 0.0
@@ -217,13 +217,13 @@ class World:
         while count < lost and len(self.history) > 1 and (far or self.now - self.history[-1].time < WINDOW):
             self.history.pop()
             count += 1
-        return bool(count) and self._fall_back(self.history[-1].time, range(BUCKETS), form)
+        return bool(count) and self._fall_back(self.history[-1].time, range(self.plan.buckets), form)
 
     def empty(self, form: int) -> None:
         """There is nothing any more: FLUSHALL, or a restart without persistence."""
         known = set(self.server.known)
         self.history.append(State(self.now, {}, {}, {}, {}))
-        self._fall_back(self.now, range(BUCKETS), form)
+        self._fall_back(self.now, range(self.plan.buckets), form)
         self.squatted.clear()
         if FORMS[form] == "kept":  # which FLUSHALL does not forget
             self.server.known |= known
@@ -260,6 +260,7 @@ class World:
 
     def fail_over_one(self, bucket: int, lost: int, form: int = 0) -> bool:
         """As `fail_over`, of the node of one bucket; what happened in the others stays."""
+        bucket %= self.plan.buckets
         mine = b"{t:%d}" % bucket
         states = self.history
         first = len(states) - 1
