@@ -17,7 +17,7 @@ BUSY_POLL, IDLE_POLL = 0.5, 2.0  # seconds between looks of a flusher at whether
 AT_ONCE = 12  # rounds, one after the other
 SOON = 5.0  # seconds until what a process holds that is used is there,
 AT_LAST = 60.0 + 3 * IDLE_POLL  # and what one holds that nobody uses
-USES = ("none", "counts", "counts", "reads", "both")
+USES = ("none", "counts", "reads", "reads all", "both")
 
 
 def live(world: World, milliseconds: int) -> None:
@@ -46,7 +46,7 @@ def go_on(world: World) -> None:
     names = {process: rng.choice(GROWING) for process in uses}
     for process in uses:
         if uses[process] != "none":
-            _at_once(process, names[process], uses[process])
+            _at_once(process, uses[process], names[process])
     end = world.now + SOON
     while world.now < end:
         world.now += BUSY_POLL
@@ -91,21 +91,20 @@ def _use(process: Process, use: str, name: bytes) -> None:
     if use in ("counts", "both"):
         process.count(name, 1)
     if use in ("reads", "both"):
+        process.reading.begin([name], "n")
+    if use == "reads all":
         process.reading.begin(list(NAMES), "n")
 
 
-def _at_once(process: Process, name: bytes, use: str) -> None:
+def _at_once(process: Process, use: str, name: bytes) -> None:
     """What was lost is there again in the same moment if a flush goes over a new connection, or all was read."""
     core, world = process.core, process.world
     failures = core.failures
-    if use in ("counts", "both"):
-        process.count(name, 1)
-    if use in ("reads", "both"):
-        process.reading.begin(list(NAMES), "n")
+    _use(process, use, name)
     for _ in range(AT_ONCE):
         process.go()
     if core.failures == failures:
-        if use == "reads":
+        if use == "reads all":
             _check(process, "and was read")
         elif process.connections.as_of == world.fall_backs > 0:
             _check(process, "with a new connection")

@@ -344,7 +344,8 @@ def _empty(rng: random.Random) -> Step:
 
 
 def _far_back(rng: random.Random) -> Step:
-    return Step("fall far back", (rng.randint(1, 9), _form(rng)))
+    bucket = rng.choice([0, rng.randint(1, 6)])
+    return Step("fall far back", (rng.choice([1, 2, 3, 9, 99]), _form(rng), bucket))
 
 
 def _fail_over_one(rng: random.Random) -> Step:

@@ -153,6 +153,13 @@ def _fail_over_one(world: World, bucket: int, lost: int, form: int = 0) -> bool:
     return "fail-over" in world.plan.faults and world.fail_over_one(bucket, lost, form)
 
 
+def _fall_far_back(world: World, lost: int, form: int, bucket: int = 0) -> bool:
+    """A fail-over takes back more than it should: of the node of one bucket, or of all (0)."""
+    if bucket:
+        return world.fail_over_one(bucket, lost, form, far=True)
+    return world.fail_over(lost, form, far=True)
+
+
 def _trouble(world: World, milliseconds: int) -> None:
     """For so long, Redis answers nothing but errors, and applies nothing."""
     world.trouble_until = world.now + milliseconds / 1000
@@ -231,7 +238,7 @@ STEPS: dict[str, Do] = {
     "forget scripts": _forget_scripts,
     "hang up": _of_process(Process.hang_up),
     "fail over": World.fail_over,
-    "fall far back": lambda world, lost, form: world.fail_over(lost, form, far=True),
+    "fall far back": _fall_far_back,
     "empty": World.empty,
     "fail over one": _fail_over_one,
     "trouble": _trouble,

@@ -258,14 +258,14 @@ class World:
                 process.hang_up()
         return True
 
-    def fail_over_one(self, bucket: int, lost: int, form: int = 0) -> bool:
+    def fail_over_one(self, bucket: int, lost: int, form: int = 0, *, far: bool = False) -> bool:
         """As `fail_over`, of the node of one bucket; what happened in the others stays."""
         bucket %= self.plan.buckets
         mine = b"{t:%d}" % bucket
         states = self.history
         first = len(states) - 1
         count = 0
-        while count < lost and first > 0 and self.now - states[first].time < WINDOW:
+        while count < lost and first > 0 and (far or self.now - states[first].time < WINDOW):
             first -= 1
             count += 1
         if not count:
