@@ -85,7 +85,7 @@ CLIENT = (  # one line each, to be read as a table
         "self.phase, self.unknown = Phase.REOPEN, None; [t.dirty.update(dict.fromkeys(c)) for t, c in zip(self.tables, chunk.totals)]",
     ),
     Break(
-        "a new connection is not noticed", "core:Core.new_connection", "self.writer.probe_all()", "pass", "fail-over"
+        "a new connection is not noticed", "core:Core.new_connection", "self.writer.look_all()", "pass", "fail-over"
     ),
     Break("nobody looks", "looks:Looks.due", "return now - self.at", "return False and now - self.at"),
     Break(

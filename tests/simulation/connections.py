@@ -29,8 +29,7 @@ class Connections:
         if node not in self.written:
             self.written.add(node)
             self.as_of = self.world.fall_backs
-            if hasattr(self.process.core, "new_connection"):
-                self.process.core.new_connection()
+            self.process.core.new_connection()
 
     def close(self) -> None:
         """There is none any more."""
