@@ -322,7 +322,7 @@ CLIENT = (  # one line each, to be read as a table
     ),
     Break("a number of shards is not told", "gates:Gates.tell", "table0.raise_to(key0, shards)", "pass"),
     Break("only shard 0 is reset", "resetting:take_away", "range(1, width)", "range(1, 1)", "taken away"),
-    Break("what was seen of a shard is not told", "resetting:take_away", "taken += ", "taken = ", "taken away"),
+    Break("what was seen of a shard is not told", "resetting:take_away", "taken.amount += ", "taken.amount = ", "taken away"),
     Break(
         "two fetch a name at a time", "cached_reads:CachedReads.claim", "if self.fetching and any(", "if False and any("
     ),
