@@ -84,9 +84,7 @@ CLIENT = (  # one line each, to be read as a table
         "self.phase = Phase.REOPEN",
         "self.phase, self.unknown = Phase.REOPEN, None; [t.dirty.update(dict.fromkeys(c)) for t, c in zip(self.tables, chunk.totals)]",
     ),
-    Break(
-        "a new connection is not noticed", "core:Core.new_connection", "self.writer.look_all()", "pass", "fail-over"
-    ),
+    Break("a new connection is not noticed", "core:Core.new_connection", "self.writer.look_all()", "pass", "fail-over"),
     Break("nobody looks", "looks:Looks.due", "return now - self.at", "return False and now - self.at"),
     Break(
         "looks never rotate", "looks:Looks.begin", "key=lambda actor: actor.last_seen", "key=lambda actor: actor.bucket"
@@ -322,7 +320,13 @@ CLIENT = (  # one line each, to be read as a table
     ),
     Break("a number of shards is not told", "gates:Gates.tell", "table0.raise_to(key0, shards)", "pass"),
     Break("only shard 0 is reset", "resetting:take_away", "range(1, width)", "range(1, 1)", "taken away"),
-    Break("what was seen of a shard is not told", "resetting:take_away", "taken.amount += ", "taken.amount = ", "taken away"),
+    Break(
+        "what was seen of a shard is not told",
+        "resetting:take_away",
+        "taken.amount += ",
+        "taken.amount = ",
+        "taken away",
+    ),
     Break(
         "two fetch a name at a time", "cached_reads:CachedReads.claim", "if self.fetching and any(", "if False and any("
     ),

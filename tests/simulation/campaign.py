@@ -49,7 +49,8 @@ class Count:
 
     def __str__(self) -> str:
         return (
-            f"{self.schedules:,} schedules, {len(self.wrong)} wrong, {len(self.late)} late; {self.exact:,} ended with every count there, "
+            f"{self.schedules:,} schedules, {len(self.wrong)} wrong, {len(self.late)} late; "
+            f"{self.exact:,} ended with every count there, "
             f"the others with what they may lack; {self.uncertain:,} reported an uncertainty; "
             f"{self.steps:,} steps, {self.reads:,} values read"
         )

@@ -6,6 +6,7 @@ So a schedule ends, before its processes do: nothing goes wrong any more, and wh
 from __future__ import annotations
 
 import random
+from typing import NamedTuple
 
 from tests.simulation.ending import check_reader
 from tests.simulation.ledger import TooLate
@@ -18,6 +19,14 @@ AT_ONCE = 12  # rounds, one after the other
 SOON = 5.0  # seconds until what a process holds that is used is there,
 AT_LAST = 60.0 + 3 * IDLE_POLL  # and what one holds that nobody uses
 USES = ("none", "counts", "reads", "reads all", "both")
+
+
+class Living(NamedTuple):
+    """A process, what is done with it, and with which counter."""
+
+    process: Process
+    use: str
+    name: bytes
 
 
 def live(world: World, milliseconds: int) -> None:
@@ -42,23 +51,24 @@ def go_on(world: World) -> None:
     """
     rng = random.Random(-world.plan.seed - 2)
     _calm(world)
-    uses = {process: _use_of(process, rng) for process in world.processes if not process.dead}
-    names = {process: rng.choice(GROWING) for process in uses}
-    for process in uses:
-        if uses[process] != "none":
-            _at_once(process, uses[process], names[process])
+    living = [
+        Living(process, _use_of(process, rng), rng.choice(GROWING)) for process in world.processes if not process.dead
+    ]
+    for each in living:
+        if each.use != "none":
+            _at_once(*each)
     end = world.now + SOON
     while world.now < end:
         world.now += BUSY_POLL
         _arrive(world, rng, 0.1)
-        for process, use in uses.items():
+        for each in living:
             if world.now < end - 2 * BUSY_POLL:
-                _use(process, use, names[process])
+                _use(*each)
         _flushers(world)
-    idle = [process for process in uses if uses[process] == "none" and not process.closing]
-    for process in uses:
-        if process not in idle:
-            _check(process, f"used for {SOON:g} s")
+    idle = [each.process for each in living if each.use == "none" and not each.process.closing]
+    for each in living:
+        if each.process not in idle:
+            _check(each.process, f"used for {SOON:g} s")
     if idle:
         end = world.now + AT_LAST - SOON
         while world.now < end:
@@ -116,7 +126,7 @@ def _arrive(world: World, rng: random.Random, likely: float) -> None:
 
 
 def _check(process: Process, late: str) -> None:
-    """All that it holds is there, but for what Redis has refused: that is tried again when it is counted, or flushed."""
+    """All that it holds is there, but for what Redis has refused: that waits until it is counted again, or flushed."""
     if process.dead or process.closing:
         return
     process.world.note_refused()

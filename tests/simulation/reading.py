@@ -49,7 +49,7 @@ class Reading:
 
     def begin(self, names: list[bytes], how: str) -> None:
         """Values are read, or a fetch has begun: ``a`` as the faces look first, without a lock; ``q`` the commands are
-        not there yet; ``h`` they are, and were answered; ``l`` they are lost; else the whole of it, past the cache if ``n``.
+        not there yet; ``h`` they are, and answered; ``l`` they are lost; else the whole of it, ``n``: past the cache.
         """
         reads = self.reads
         if how == "a":

@@ -18,7 +18,6 @@ RULES = (
     (124292, Break("", "bucket:Bucket.keep_house", "and proved and not actor.healing", "and proved")),
     (503015, Break("", "reads:Reads._take", "and not _counted_apart(name, raws, told)", "")),
     (719613, Break("", "orphans:_actor", "unsure, head.behind", "unsure, False")),
-    (939721, Break("", "writer:Writer._move_on", "gone and actor.healing and", "False and")),
     (174658, Break("", "writer:Writer._move_on", "(gone or actor.behind)", "gone")),
 )
 """What mends some of them: without it they go wrong again."""
@@ -33,7 +32,13 @@ def test_it_keeps_the_promises(plan: Plan) -> None:
 @pytest.mark.parametrize(("seed", "rule"), RULES)
 def test_it_goes_wrong_without_its_rule(seed: int, rule: Break) -> None:
     """One of the schedules of that seed does."""
-    with broken(rule) as texts, pytest.raises(Violation):
-        for plan in PLANS:
-            if plan.seed == seed:
-                run(plan, texts)
+    assert any(_goes_wrong(plan, rule) for plan in PLANS if plan.seed == seed)
+
+
+def _goes_wrong(plan: Plan, rule: Break) -> bool:
+    with broken(rule) as texts:
+        try:
+            run(plan, texts)
+        except Violation:
+            return True
+    return False
