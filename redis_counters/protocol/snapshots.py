@@ -94,7 +94,7 @@ class Snapshot:
                     self.own = {**self.own, place: int(slot)}
                     doubtful = int(slot) < had
                 elif actor.owner in records.folded:
-                    applied = records.folded[actor.owner][table.kind]  # not what was acknowledged: Redis may have lost that
+                    applied = records.folded[actor.owner][table.kind]  # not what was acknowledged: that may be lost
                     self.acknowledged = {**self.acknowledged, place: applied.get(key, 0)}
                     continue
                 elif actor.owner in records.lost:
