@@ -26,7 +26,7 @@ class Lane(Protocol):
         """Return the answers to commands, in order; a script that Redis does not know is sent with its text."""
 
     def on_new_connection(self) -> bool:
-        """True once for each connection that answers, and was never asked about before, and for each redirection."""
+        """True once for each connection that was never asked about before, and once where a command was redirected."""
 
 
 class Transport(Protocol):

@@ -155,6 +155,7 @@ class Actor:
 
     def seen(self, raw: object, now: float) -> None:
         """Take the answer to a look in: unless the record is there, open and not behind, an empty flush asks why."""
+        self.look = False
         if self.has_all(raw):
             self.last_looked = now
         else:

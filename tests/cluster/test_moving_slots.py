@@ -111,6 +111,29 @@ def test_a_page_while_its_slot_is_half_way(private_cluster: Cluster, face: str) 
 
 
 @pytest.mark.parametrize("face", FACES)
+def test_slots_that_stay_half_way(private_cluster: Cluster, face: str) -> None:
+    """ASK is answered to all that is sent for them: a round looks once at all actors, and ends."""
+
+    async def main() -> None:
+        async with Either.url(face, private_cluster.url, flush_interval=0.01) as counters:
+            for name in NAMES:
+                counters.incr(name)
+            await counters.flush()
+            primaries = private_cluster.primaries()
+            for slot in {slot_of(KEYS.shard_key(name, 0)[1]) for name in (b"n0", b"n1", b"n2")}:
+                target = next(node for node in primaries if node is not private_cluster.node_of(slot))
+                moving = Moving(private_cluster, slot, target)
+                moving.move(*moving.keys())
+            for node in primaries:
+                node.ask("CONFIG", "RESETSTAT")
+            await asyncio.sleep(2.5)  # two looks; a round that goes on would ask thousands of times
+            told = [node.ask("INFO", "commandstats").get("cmdstat_hmget", {}) for node in primaries]
+            assert sum(of_node.get("calls", 0) for of_node in told) < 4 * KEYS.buckets
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("face", FACES)
 def test_keyed_calls_while_their_slot_moves(private_cluster: Cluster, face: str) -> None:
     """Each call is repeated until Redis has answered: it has changed something once, and was told so once."""
     users = [f"user {n}" for n in range(40)]

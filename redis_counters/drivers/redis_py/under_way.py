@@ -59,7 +59,8 @@ class UnderWay:
         self._slots = slots
         self._sent: dict[Address, deque[Sent]] = {}  # per server, in the order of its answers
         self._order: deque[Sent] = deque()  # in the order in which they are wanted
-        self._redirected = False  # since that was asked
+        self._redirected = False
+        self._told = False  # that it was
         self._lost: dict[Address, CounterError] = {}  # servers that were not reached, or broke off
 
     def new(self, command: Command, text: bool) -> Sent:
@@ -69,9 +70,11 @@ class UnderWay:
         return sent
 
     def was_redirected(self) -> bool:
-        """True if a command had to go to another server since this was last asked."""
-        was, self._redirected = self._redirected, False
-        return was
+        """True once, if a command had to go to another server. Not again: who asks more then may be sent on, too."""
+        if self._told or not self._redirected:
+            return False
+        self._told = True
+        return True
 
     def next_wanted(self) -> Sent:
         """Take the command whose answer is wanted next."""
