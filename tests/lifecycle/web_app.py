@@ -14,7 +14,10 @@ URL = os.environ["REDIS_COUNTERS_URL"]
 
 # With --preload this is in the master, before it forks its workers: made, used, and its thread running.
 counters = redis_counters.Counters.from_url(URL, flush_interval=float(os.environ.get("FLUSH_INTERVAL", "0.1")))
-counters.incr("loads")
+for _ in range(1000):
+    counters.incr("loads")
+if os.environ.get("FLUSH_AT_IMPORT"):
+    counters.flush()
 
 
 def wsgi(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:

@@ -22,18 +22,30 @@ CLIENTS = 4
 class WebServer:
     """A web server of its own, and what its clients saw."""
 
-    def __init__(self, arguments: list[str], server: RealServer, log: Path, flush_interval: float) -> None:
+    def __init__(
+        self,
+        arguments: list[str],
+        server: RealServer,
+        log: Path,
+        flush_interval: float,
+        *,
+        program: str | Path = sys.executable,
+        path: str = "/",
+        **environment: str,
+    ) -> None:
+        self.path = path
         self.port = free_port()
         places = {"address": f"{HOST}:{self.port}", "host": HOST, "port": self.port}
         self.log = log
         with log.open("wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, *(argument.format(**places) for argument in arguments)],
+                [str(program), *(argument.format(**places) for argument in arguments)],
                 env={
                     **os.environ,
                     "PYTHONPATH": str(ROOT),
                     "REDIS_COUNTERS_URL": server.url,
                     "FLUSH_INTERVAL": str(flush_interval),
+                    **environment,
                 },
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -51,7 +63,7 @@ class WebServer:
         try:
             connection.connect()
             sent = True
-            connection.request("GET", "/")
+            connection.request("GET", self.path)
             response = connection.getresponse()
             body = response.read()
         except (OSError, http.client.HTTPException):
