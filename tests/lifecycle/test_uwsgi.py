@@ -38,7 +38,12 @@ KINDS: dict[str, list[str]] = {
     "hooks of Python": [*TWO, "--threads=4", "--py-call-osafterfork"],
     "lazy": [*TWO, "--lazy-apps", "--threads=2"],
     "one interpreter": [*TWO, "--single-interpreter", "--enable-threads"],
-    "mounted twice": ["--processes=2", "--threads=2", *(f"--mount=/{at}{MOUNTED}" for at in "ab"), "--manage-script-name"],
+    "mounted twice": [
+        "--processes=2",
+        "--threads=2",
+        *(f"--mount=/{at}{MOUNTED}" for at in "ab"),
+        "--manage-script-name",
+    ],
     "cheaper": ["--processes=4", "--cheaper=1", "--cheaper-overload=1", "--threads=2", *APP],
     "few requests": [*TWO, "--threads=2", "--max-requests=40", "--min-worker-lifetime=1", "--worker-reload-mercy=10"],
 }
