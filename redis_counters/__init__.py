@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from redis_counters.periods import Period, period
     from redis_counters.protocol.exchange.figures import ExchangeStats, PairStats, RegionStatus
     from redis_counters.protocol.inspection import Inspection
+    from redis_counters.protocol.options import Options
     from redis_counters.signals import exit_on_sigterm
 
 __version__ = "0.1.0"
@@ -55,6 +56,7 @@ __all__ = [
     "Likes",
     "NotPermitted",
     "NotRecorded",
+    "Options",
     "Outcome",
     "OutcomeUnknown",
     "Overflow",
@@ -91,6 +93,10 @@ def __getattr__(name: str) -> Any:
         from redis_counters import periods
 
         return getattr(periods, name)
+    if name == "Options":
+        from redis_counters.protocol.options import Options
+
+        return Options
     if name == "exit_on_sigterm":
         from redis_counters.signals import exit_on_sigterm
 

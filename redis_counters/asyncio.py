@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
@@ -15,18 +14,20 @@ from redis_counters.drivers.pacing import all_of
 from redis_counters.drivers.redis_py.transports import transport_of_asyncio
 from redis_counters.drivers.tasks import TaskRunner
 from redis_counters.errors import Refused, not_applied
-from redis_counters.events import Event
 from redis_counters.face import CounterBase, CountersBase, check_options, make_core, named, names_bytes
 from redis_counters.face import nothing_asyncio as nothing
 from redis_counters.face_keyed_asyncio import KeyedCounters, Likes
-from redis_counters.protocol.durability import Durability
 from redis_counters.protocol.expiries import Expiry
+from redis_counters.protocol.options import Options, check_names, takes_options
 from redis_counters.protocol.settings import check_age, checked_age
-from redis_counters.protocol.values import CounterValue, Name, name_bytes
+from redis_counters.protocol.values import CounterValue, N, Name, name_bytes
 
 __all__ = ["Counter", "Counters", "Exchange", "Likes"]
 
 if TYPE_CHECKING:
+    import redis.asyncio
+    from typing_extensions import Unpack
+
     from redis_counters.face_exchange_asyncio import Exchange
     from redis_counters.protocol.inspection import Inspection
 
@@ -51,53 +52,11 @@ class Counters(CountersBase, KeyedCounters):
 
     _runner: TaskRunner
 
-    def __init__(
-        self,
-        client: Any,
-        *,
-        namespace: str = "rc",
-        region: str = "main",
-        actor: str | None = None,
-        shards: int | Literal["auto"] | Mapping[str, int | Literal["auto"]] = 1,
-        shard_rate: float = 2_500.0,
-        flush_interval: float = 0.1,
-        max_batch: int = 500,
-        max_pending: int = 1_000_000,
-        on_full: str = "raise",
-        max_age: float = 1.0,
-        durability: Durability | None = None,
-        journal: str | os.PathLike[str] | None = None,
-        journal_mode: str = "interval",
-        reassert_window: float = 60.0,
-        actor_ttl: float = 3600.0,
-        retention: float = 86400.0,
-        buckets: int | None = None,
-        rotate_slots: int = 10_000,
-        rotate_age: float = 3600.0,
-        observer: Callable[[Event], None] | None = None,
-    ) -> None:
-        options = {
-            "namespace": namespace,
-            "region": region,
-            "shards": shards,
-            "shard_rate": shard_rate,
-            "flush_interval": flush_interval,
-            "max_batch": max_batch,
-            "max_pending": max_pending,
-            "on_full": on_full,
-            "max_age": max_age,
-            "durability": durability,
-            "journal": journal,
-            "journal_mode": journal_mode,
-            "reassert_window": reassert_window,
-            "actor_ttl": actor_ttl,
-            "retention": retention,
-            "buckets": buckets,
-            "rotate_slots": rotate_slots,
-            "rotate_age": rotate_age,
-        }
+    @takes_options
+    def __init__(self, client: redis.asyncio.Redis | redis.asyncio.RedisCluster, **options: Unpack[Options]) -> None:
+        check_names("Counters()", options)
         transport = transport_of_asyncio(client)
-        core = make_core(transport, asyncio=True, actor=actor, observer=observer, options=options)
+        core = make_core(transport, asyncio=True, options=options)
         self._runner = TaskRunner(core, transport)
         self._begin(core, self._runner)
         when_dropped(self, self._runner.drop)
@@ -105,7 +64,7 @@ class Counters(CountersBase, KeyedCounters):
         self._stopping: asyncio.Task[None] | None = None
 
     @classmethod
-    def from_url(cls, url: str, **options: Any) -> Counters:
+    def from_url(cls, url: str, **options: Unpack[Options]) -> Counters:
         """Return counters on the Redis at a URL, with a client of their own that `close` ends too.
 
         Schemes: redis, rediss, unix, valkey, valkeys; all but unix with +cluster or +sentinel; embedded, memory.
@@ -152,7 +111,7 @@ class Counters(CountersBase, KeyedCounters):
             return value
         return (await self._runner.read((raw,), checked_age(max_age)))[raw]
 
-    async def get_many(self, names: Iterable[Name], *, max_age: float | None = None) -> dict[Name, CounterValue]:
+    async def get_many(self, names: Iterable[N], *, max_age: float | None = None) -> dict[N, CounterValue]:
         """Return values by name, each as `get` would; keys are the names as given.
 
         Cost: one round trip for all that is not in the cache.

@@ -15,16 +15,16 @@ from redis_counters.drivers.redis_py.lanes import REPLY_TIMEOUT
 from redis_counters.drivers.signs import new_sign
 from redis_counters.drivers.transport import AwaitedTransport, Transport
 from redis_counters.errors import Refused, UsageError
-from redis_counters.events import Observer
 from redis_counters.protocol.buffer import Buffer
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.durability import Durability
 from redis_counters.protocol.expiries import Expiry, Moment
 from redis_counters.protocol.keys import CLUSTER_BUCKETS
+from redis_counters.protocol.options import DEFAULTS, Options, check_names
 from redis_counters.protocol.settings import make_settings
 from redis_counters.protocol.shards import Auto
 from redis_counters.protocol.stats import Stats
-from redis_counters.protocol.values import Name, name_bytes, name_shown, signed_amount, unsigned_amount
+from redis_counters.protocol.values import N, Name, name_bytes, name_shown, signed_amount, unsigned_amount
 
 R = TypeVar("R", bound=Refused)
 
@@ -44,19 +44,21 @@ def make_core(
     transport: Transport | AwaitedTransport,
     *,
     asyncio: bool,
-    actor: str | None,
-    observer: Observer | None,
-    options: Mapping[str, Any],
+    options: Options,
 ) -> Core:
     """Return a core with these options. Raises TypeError, UsageError for an option."""
+    options = {**DEFAULTS, **options}
+    actor, observer = options["actor"], options["observer"]
     if asyncio and options["on_full"] == "block":
         raise UsageError("on_full='block' is not possible in the asyncio face, where counting does not wait")
     if observer is not None and not callable(observer):
         raise TypeError(f"observer must be callable, not {type(observer).__name__}")
-    options = {**options, "journal": _journal_path(options["journal"])}
+    options["journal"] = _journal_path(options["journal"])
     if transport.grouped and options["buckets"] is None:
         options["buckets"] = CLUSTER_BUCKETS
-    settings = make_settings(actor=default_display() if actor is None else actor, **options)
+    if actor is None:
+        options["actor"] = default_display()
+    settings = make_settings(**options)
     if settings.durability is not None:
         check_timeout(settings.durability, transport.reply_timeout() or REPLY_TIMEOUT)
     buffer = Buffer(new_sign())
@@ -92,16 +94,8 @@ def check_options(counters: type[CountersBase], options: Mapping[str, Any]) -> N
     parameters = inspect.signature(counters).parameters
     if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
         return  # a class of the caller's, which passes them on: only it knows
-    known = parameters.keys() - {"client"}
-    if unknown := next((name for name in options if name not in known), None):
-        from difflib import get_close_matches  # imported only where something is wrong
-
-        if meant := get_close_matches(unknown, known, n=1, cutoff=0.8):
-            raise TypeError(f"from_url() has no option {unknown!r}; is it {meant[0]!r}?")
-        raise TypeError(
-            f"from_url() has no option {unknown!r}: what is for the connection belongs in the URL, or hand a client to "
-            "Counters()"
-        )
+    hint = ": what is for the connection belongs in the URL, or hand a client to Counters()"
+    check_names("from_url()", options, parameters.keys() - {"client"}, hint)
 
 
 class OnePerProcess:
@@ -210,7 +204,7 @@ class CounterBase(Named):
         self._base.add(self._name, amount)
 
 
-def names_bytes(names: Iterable[Name]) -> dict[Name, bytes]:
+def names_bytes(names: Iterable[N]) -> dict[N, bytes]:
     """Return the names as given, and as they are used. Raises TypeError, UsageError."""
     if isinstance(names, (str, bytes)):
         raise TypeError(f"names must be an iterable of names, not one {type(names).__name__}")
@@ -221,7 +215,7 @@ def names_bytes(names: Iterable[Name]) -> dict[Name, bytes]:
         return {name: name_bytes(name) for name in names}
 
 
-def named(error: R, wanted: Mapping[Name, bytes]) -> R:
+def named(error: R, wanted: Mapping[N, bytes]) -> R:
     """Return the error of a read, with what it tells under the names as given."""
     told = copy.copy(error)  # others may be told the same
     told.values = {name: error.values[raw] for name, raw in wanted.items() if raw in error.values}

@@ -18,7 +18,7 @@ from redis_counters.protocol.exchange.figures import ExchangeStats, RegionStatus
 from redis_counters.protocol.exchange.names import check_name
 from redis_counters.protocol.exchange.operations import add_some, evict_one, see
 from redis_counters.protocol.settings import check_age, checked_age
-from redis_counters.protocol.values import Name
+from redis_counters.protocol.values import N
 
 if TYPE_CHECKING:
     from redis_counters.events import Observer
@@ -111,7 +111,7 @@ class Exchange(OnePerProcess):
         forks.notice()
         return self._places.stats()
 
-    async def read_skew(self, names: Iterable[Name]) -> dict[Name, int]:
+    async def read_skew(self, names: Iterable[N]) -> dict[N, int]:
         """Return by how much the regions' values of each counter differ: the largest less the smallest.
 
         Regions are read one after the other: while somebody counts they differ without anything being wrong.

@@ -10,14 +10,13 @@ from redis_counters.drivers.tasks import TaskRunner
 from redis_counters.errors import not_applied
 from redis_counters.face import Named
 from redis_counters.protocol.settings import checked_age
-from redis_counters.protocol.values import CounterValue, Name, name_bytes
+from redis_counters.protocol.values import CounterValue, N, Name, name_bytes
 
 if TYPE_CHECKING:
     from redis_counters.protocol.keyed_calls import User
     from redis_counters.protocol.keyed_uses import Uses
 
 T = TypeVar("T")
-N = TypeVar("N", bound=Name)
 U = TypeVar("U", bound="User")
 
 

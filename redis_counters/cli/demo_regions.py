@@ -69,8 +69,8 @@ class Stage:
             self.exchange = stack.enter_context(Exchange(urls, namespace=NAMESPACE, interval=INTERVAL))
             self.exchange.run_once()  # what is counted from here on is counted in regions that know each other
             for name, rate in REGIONS.items():
-                options = {"namespace": NAMESPACE, "region": name, "actor": f"demo in {name}"}
-                counters = stack.enter_context(Counters.from_url(servers[name].url, **options))
+                url, actor = servers[name].url, f"demo in {name}"
+                counters = stack.enter_context(Counters.from_url(url, namespace=NAMESPACE, region=name, actor=actor))
                 self.sites[name] = Site(name, links[name], counters, rate)
             self.exchange.start()
             self._stack = stack.pop_all()

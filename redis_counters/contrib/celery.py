@@ -11,7 +11,7 @@ def send(self):
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from celery import Celery
 from celery.signals import worker_process_shutdown
@@ -20,6 +20,10 @@ from redis_counters.contrib.ending import close
 from redis_counters.contrib.forwarding import Lazy
 from redis_counters.contrib.where import opened
 from redis_counters.counters import Counters
+from redis_counters.protocol.options import OptionsAndUrl
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["CeleryCounters", "deliver_at_end"]
 
@@ -33,7 +37,7 @@ class CeleryCounters(Lazy):
     after a hard time limit, loses what it has not flushed.
     """
 
-    def __init__(self, app: Celery, **options: Any) -> None:
+    def __init__(self, app: Celery, **options: Unpack[OptionsAndUrl]) -> None:
         super().__init__(self._open)
         self._app = app
         self._options = options

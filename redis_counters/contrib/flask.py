@@ -11,7 +11,7 @@ counters.incr("views")  # in a view
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, cast
 
 from flask import Flask, Response, current_app, has_app_context, request
 from werkzeug.exceptions import BadRequest
@@ -23,6 +23,10 @@ from redis_counters.contrib.where import opened
 from redis_counters.counters import Counters
 from redis_counters.errors import CounterError, UsageError
 from redis_counters.protocol.keyed_calls import User
+from redis_counters.protocol.options import OptionsAndUrl
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["FlaskCounters", "idempotency_key"]
 
@@ -38,7 +42,9 @@ class FlaskCounters(Forwarding):
     waits when the process ends is delivered then, or its loss is logged.
     """
 
-    def __init__(self, app: Flask | None = None, *, handle_errors: bool = True, **options: Any) -> None:
+    def __init__(
+        self, app: Flask | None = None, *, handle_errors: bool = True, **options: Unpack[OptionsAndUrl]
+    ) -> None:
         self._handle_errors = handle_errors
         self._options = options
         if app is not None:

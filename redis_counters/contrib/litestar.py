@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from litestar import Litestar, MediaType, Request, Response
 from litestar.config.app import AppConfig
@@ -27,6 +27,10 @@ from redis_counters.contrib.idempotency import HEADER, BadKeyError, header_key, 
 from redis_counters.contrib.where import opened
 from redis_counters.errors import CounterError, UsageError
 from redis_counters.protocol.keyed_calls import User
+from redis_counters.protocol.options import Options
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["AppCounters", "CountersPlugin", "idempotency_key"]
 
@@ -42,7 +46,7 @@ class CountersPlugin(InitPlugin):
     counting are answered by 400, 422 or 503, each with a sentence, where the application has no handler for them.
     """
 
-    def __init__(self, url: str | None = None, *, close_timeout: float = TIMEOUT, **options: Any) -> None:
+    def __init__(self, url: str | None = None, *, close_timeout: float = TIMEOUT, **options: Unpack[Options]) -> None:
         self._url = url
         self._close_timeout = close_timeout
         self._options = options

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -24,6 +24,10 @@ from redis_counters.contrib.idempotency import HEADER, BadKeyError, header_key, 
 from redis_counters.contrib.where import opened
 from redis_counters.errors import CounterError, UsageError
 from redis_counters.protocol.keyed_calls import User
+from redis_counters.protocol.options import Options
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["ERROR_HANDLERS", "counters_of", "counting", "idempotency_key", "lifespan"]
 
@@ -32,7 +36,7 @@ _STATE = "redis_counters"  # the key in the state of the lifespan, and the attri
 
 @asynccontextmanager
 async def counting(
-    app: Starlette, url: str | None = None, *, close_timeout: float = TIMEOUT, **options: Any
+    app: Starlette, url: str | None = None, *, close_timeout: float = TIMEOUT, **options: Unpack[Options]
 ) -> AsyncIterator[dict[str, Counters]]:
     """For a lifespan of your own: inside of this the application has counters, afterwards they are closed.
 
@@ -53,7 +57,7 @@ async def counting(
 
 
 def lifespan(
-    url: str | None = None, *, close_timeout: float = TIMEOUT, **options: Any
+    url: str | None = None, *, close_timeout: float = TIMEOUT, **options: Unpack[Options]
 ) -> Callable[[Starlette], AbstractAsyncContextManager[Mapping[str, Any]]]:
     """Return a lifespan for the application: `counting`, and nothing else. Nothing is looked up before the start."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from redis_counters.drivers.urls import DEFAULT_URL, URL_VARIABLE
 from redis_counters.errors import UsageError
@@ -17,7 +17,7 @@ def url_or_default(url: str | None) -> str:
     return url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
 
 
-def opened(from_url: Callable[..., T], url: str | None, options: dict[str, object]) -> T:
+def opened(from_url: Callable[..., T], url: str | None, options: Mapping[str, Any]) -> T:
     """Return what ``from_url`` makes. Raises as it does; where the environment's URL is wrong, it is named."""
     try:
         return from_url(url_or_default(url), **options)

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from redis_counters.drivers import sentinel_url
 from redis_counters.errors import UsageError
-from redis_counters.protocol.settings import make_settings
+from redis_counters.protocol.options import DEFAULTS
 
 URL_VARIABLE = "REDIS_COUNTERS_URL"  # of the environment
 DEFAULT_URL = "redis://localhost:6379/0"
@@ -216,11 +216,7 @@ def _unknown_option(error: Exception) -> str:
 
 def _not_accepted(error: Exception, url: str) -> UsageError:
     if unknown := _unknown_option(error):
-        ours = (
-            "; it is one of Counters: give it as a keyword"
-            if unknown in inspect.signature(make_settings).parameters
-            else ""
-        )
+        ours = "; it is one of Counters: give it as a keyword" if unknown in DEFAULTS else ""
         return UsageError(f"url has an option that redis-py does not know: {_without_secrets(unknown, url)}{ours}")
     return UsageError(f"url is not accepted: {_without_secrets(str(error), url)}")
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from redis_counters.errors import UsageError
 from redis_counters.protocol.durability import Durability, check_durability
 from redis_counters.protocol.exchange.names import check_name
 from redis_counters.protocol.keys import DEFAULT_BUCKETS, MOST_BUCKETS, namespace_bytes
+from redis_counters.protocol.options import DEFAULTS, JOURNAL_MODES, ON_FULL, Options, check_names
 from redis_counters.protocol.shards import Auto, Shards
 
 MAX_BATCH = 2_000  # a script blocks the others: this many counters take a few milliseconds
-SAFE_RATE = 2_500.0  # updates a second of one shard: page "Shard a hot counter" has how it was measured
+
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class Settings(NamedTuple):
@@ -49,57 +53,38 @@ class Settings(NamedTuple):
         return math.ceil(2 * self.reassert_window) or 1
 
 
-def make_settings(
-    *,
-    namespace: str = "rc",
-    region: str = "main",
-    actor: str = "",
-    shards: int | Auto | Mapping[str, int | Auto] = 1,
-    shard_rate: float = SAFE_RATE,
-    flush_interval: float = 0.1,
-    max_batch: int = 500,
-    max_pending: int = 1_000_000,
-    on_full: str = "raise",
-    max_age: float = 1.0,
-    durability: Durability | None = None,
-    journal: str | None = None,
-    journal_mode: str = "interval",
-    reassert_window: float = 60.0,
-    actor_ttl: float = 3600.0,
-    retention: float = 86400.0,
-    buckets: int | None = None,
-    rotate_slots: int = 10_000,
-    rotate_age: float = 3600.0,
-) -> Settings:
+def make_settings(**options: Unpack[Options]) -> Settings:
     """Return the options, checked. Raises TypeError or UsageError, each naming the option."""
-    if on_full not in ("raise", "block"):
-        raise UsageError(f"on_full must be 'raise' or 'block', got {on_full!r}")
-    if journal_mode not in ("interval", "always"):
-        raise UsageError(f"journal_mode must be 'interval' or 'always', got {journal_mode!r}")
+    check_names("make_settings()", options)
+    chosen: Options = {**DEFAULTS, **options}
+    actor, buckets = chosen["actor"], chosen["buckets"]
+    journal, journal_mode = chosen["journal"], chosen["journal_mode"]
+    _one_of("on_full", chosen["on_full"], ON_FULL)
+    _one_of("journal_mode", chosen["journal_mode"], JOURNAL_MODES)
     if journal is None and journal_mode != "interval":
         raise UsageError("journal_mode='always' needs a journal: give its directory")
     if journal is not None and not isinstance(journal, str):
         raise TypeError(f"journal must be a path or None, not {type(journal).__name__}")
     return Settings(
-        namespace=namespace_bytes(namespace),
-        region=check_name(region).encode(),
-        display=_text("actor", actor)[:200],
-        shards=_shards(shards),
-        shard_rate=_finite("shard_rate", "updates a second", shard_rate, above=0.0),
-        flush_interval=_seconds("flush_interval", flush_interval, above=0.0),
-        max_batch=_whole("max_batch", max_batch, 1, MAX_BATCH),
-        max_pending=_whole("max_pending", max_pending, 1, 2**53),
-        block_when_full=on_full == "block",
-        max_age=check_age("max_age", max_age),
-        durability=check_durability(durability),
+        namespace=namespace_bytes(chosen["namespace"]),
+        region=check_name(chosen["region"]).encode(),
+        display=_text("actor", "" if actor is None else actor)[:200],
+        shards=_shards(chosen["shards"]),
+        shard_rate=_finite("shard_rate", "updates a second", chosen["shard_rate"], above=0.0),
+        flush_interval=_seconds("flush_interval", chosen["flush_interval"], above=0.0),
+        max_batch=_whole("max_batch", chosen["max_batch"], 1, MAX_BATCH),
+        max_pending=_whole("max_pending", chosen["max_pending"], 1, 2**53),
+        block_when_full=chosen["on_full"] == "block",
+        max_age=check_age("max_age", chosen["max_age"]),
+        durability=check_durability(chosen["durability"]),
         journal=journal,
         journal_always=journal is not None and journal_mode == "always",
-        reassert_window=_seconds("reassert_window", reassert_window),
-        actor_ttl=_seconds("actor_ttl", actor_ttl, above=0.0),
-        retention=_seconds("retention", retention),
+        reassert_window=_seconds("reassert_window", chosen["reassert_window"]),
+        actor_ttl=_seconds("actor_ttl", chosen["actor_ttl"], above=0.0),
+        retention=_seconds("retention", chosen["retention"]),
         buckets=_whole("buckets", DEFAULT_BUCKETS if buckets is None else buckets, 1, MOST_BUCKETS),
-        rotate_slots=_whole("rotate_slots", rotate_slots, 1, 2**53),
-        rotate_age=_seconds("rotate_age", rotate_age, above=0.0),
+        rotate_slots=_whole("rotate_slots", chosen["rotate_slots"], 1, 2**53),
+        rotate_age=_seconds("rotate_age", chosen["rotate_age"], above=0.0),
     )
 
 
@@ -115,6 +100,11 @@ def check_age(option: str, value: float) -> float:
 def checked_age(value: float | None, option: str = "max_age") -> float | None:
     """Return an age in seconds, or None where none was given. Raises TypeError, UsageError."""
     return None if value is None else check_age(option, value)
+
+
+def _one_of(option: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise UsageError(f"{option} must be {' or '.join(map(repr, allowed))}, got {value!r}")
 
 
 def _shards(option: int | Auto | Mapping[str, int | Auto]) -> int | Auto | Mapping[str, int | Auto]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from redis_counters.crdt.tally import INT64_MAX
 from redis_counters.errors import Overflow, UsageError, quoted
 
 Name = str | bytes
+N = TypeVar("N", bound=Name)
 
 
 def name_bytes(name: Name) -> bytes:

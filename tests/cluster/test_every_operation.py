@@ -124,12 +124,13 @@ def test_a_client_of_the_caller(any_cluster: Cluster, face: str) -> None:
 
 def test_the_wrong_face_and_what_is_no_client(any_cluster: Cluster) -> None:
     nodes = [AsyncioNode(*address) for address in any_cluster.addresses]
-    for counters, client in (
+    wrong: list[tuple[Any, Any]] = [
         (Counters, redis.asyncio.RedisCluster(startup_nodes=nodes)),
         (AsyncioCounters, any_cluster.client()),
         (Counters, any_cluster.client().pipeline()),
         (AsyncioCounters, redis.asyncio.RedisCluster(startup_nodes=nodes).pipeline()),
-    ):
+    ]
+    for counters, client in wrong:
         with pytest.raises(UsageError, match="client"):
             counters(client)
 

@@ -16,7 +16,8 @@ from redis_counters.asyncio import Counter as AsyncioCounter
 from redis_counters.asyncio import Counters as AsyncioCounters
 from redis_counters.asyncio import Exchange as AsyncioExchange
 from redis_counters.asyncio import Likes as AsyncioLikes
-from redis_counters.protocol.settings import make_settings
+from redis_counters.protocol.options import DEFAULTS, Options, OptionsAndUrl
+from redis_counters.protocol.settings import Settings, make_settings
 from tests.servers import RealServer
 
 PAIRS = [
@@ -142,16 +143,33 @@ def test_the_module_says_what_it_exports() -> None:
 
 
 @pytest.mark.parametrize("face", [Counters, AsyncioCounters], ids=["blocking", "asyncio"])
-def test_the_options_are_those_of_the_settings(face: type) -> None:
-    """Every setting is an option of both faces, with the same default; beside them client, actor and observer."""
-    settings = {name: default for name, _kind, default in parameters(make_settings)}
+def test_the_options_are_those_that_are_declared(face: type) -> None:
+    """Every option is declared once, with a type and a default; both faces show it, and the settings know it."""
+    assert list(Options.__annotations__) == list(DEFAULTS)
+    assert OptionsAndUrl.__annotations__.keys() - Options.__annotations__.keys() == {"url"}
     options = {name: default for name, _kind, default in parameters(members(face)["__init__"]) if name != "self"}
     assert options.pop("client") is inspect.Parameter.empty
-    assert options.pop("actor") is None
-    assert options.pop("observer") is None
-    assert settings.pop("actor") == ""
     assert len(options) > 10
-    assert options == settings
+    assert options == DEFAULTS
+    renamed = {"actor": "display", "on_full": "block_when_full", "journal_mode": "journal_always"}
+    assert {renamed.get(name, name) for name in options} - {"observer"} == set(Settings._fields)
+    assert make_settings() == make_settings(**DEFAULTS)
+    with pytest.raises(TypeError, match="no option 'flush_intervall'; is it 'flush_interval'"):
+        make_settings(flush_intervall=1)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("face", [Counters, AsyncioCounters], ids=["blocking", "asyncio"])
+def test_an_option_that_there_is_not(face: Any) -> None:
+    """The constructor refuses it before anything else, and names the one that may be meant."""
+    with pytest.raises(TypeError, match=r"Counters\(\) has no option 'flush_intervall'; is it 'flush_interval'"):
+        face(None, flush_intervall=1)
+    with pytest.raises(TypeError, match=r"Counters\(\) has no option 'x'$"):
+        face(None, x=1)
+
+
+@pytest.mark.parametrize("face", [Counters, AsyncioCounters], ids=["blocking", "asyncio"])
+def test_only_the_client_has_a_place(face: type) -> None:
+    """All options are given by name."""
     assert [name for name, kind, _default in parameters(members(face)["__init__"]) if kind != "KEYWORD_ONLY"] == [
         "self",
         "client",

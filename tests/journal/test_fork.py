@@ -16,6 +16,7 @@ import pytest
 
 from redis_counters import Counters, Event, EventKind
 from redis_counters.drivers import journal, journal_locks
+from redis_counters.protocol.options import JournalMode, Options
 from tests.faces.either import FACES, Either, truth
 from tests.journal.processes import program, run
 from tests.journal.test_take_over import AWAY, kinds, told
@@ -44,7 +45,7 @@ def child(work: Callable[[], None]) -> int:
 
 
 @pytest.mark.parametrize("mode", ["interval", "always"])
-def test_parent_and_child(any_server: RealServer, tmp_path: Path, mode: str) -> None:
+def test_parent_and_child(any_server: RealServer, tmp_path: Path, mode: JournalMode) -> None:
     """Both count with the same client, into two files; the child's is told by whoever comes next."""
     with Counters.from_url(any_server.url, journal=tmp_path, journal_mode=mode, flush_interval=0.005) as counters:
         counters.incr("x", 5)
@@ -164,9 +165,9 @@ def test_children_take_their_dead_parents_journal_over(
 
 
 @pytest.mark.parametrize("mode", ["interval", "always"])
-def test_forks_while_journals_are_written(any_server: RealServer, tmp_path: Path, mode: str) -> None:
+def test_forks_while_journals_are_written(any_server: RealServer, tmp_path: Path, mode: JournalMode) -> None:
     """Whatever SQLite is doing in another thread at the fork, the child makes a journal of its own, counts and ends."""
-    options = {"journal": tmp_path, "journal_mode": mode, "flush_interval": 0.001}
+    options: Options = {"journal": tmp_path, "journal_mode": mode, "flush_interval": 0.001}
     with (
         Counters.from_url(any_server.url, **options) as counters,
         Counters.from_url(any_server.url, **options) as other,
