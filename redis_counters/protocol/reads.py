@@ -176,10 +176,11 @@ class Reads(CachedReads):
         writer = self.writer
         assert writer.keys is not None
         registries = writer.keys.registries
-        actors = [actor for actor, _slots in doubts.values()]
-        answers = yield [hmget(registries[actor.bucket], (actor.id, b"g", b"c")) for actor in actors]
+        # (What is acknowledged from here on need not be in the records that are read now.)
+        asked = [(actor, actor.base) for actor, _slots in doubts.values()]
+        answers = yield [hmget(registries[actor.bucket], (actor.id, b"g", b"c")) for actor, _base in asked]
         anew = False
-        for actor, answer in zip(actors, answers, strict=True):
+        for (actor, base), answer in zip(asked, answers, strict=True):
             field, generation, cleaned = list_of(answer, 3)
             record = record_of(actor.id, field)
             if record is not None and record.state == b"f":
@@ -188,7 +189,7 @@ class Reads(CachedReads):
             elif field is None and _is_cleaned(actor.id, generation, cleaned):
                 records.folded[actor.owner] = actor.told()  # nobody can tell any more, so rather too little
                 anew = True
-            elif actor.base > 0 and (record is None or record.seq < actor.base):
+            elif base > 0 and (record is None or record.seq < base):
                 records.lost.add(actor.owner)
                 writer.probe_all()
                 anew = True

@@ -86,3 +86,20 @@ def test_every_order(any_server: RealServer, first: str) -> None:
         process.flush()
         process.flush()
         assert process.hand.value(b"x", 1) == process.counted, (first, *rest)
+
+
+def test_a_flush_is_answered_before_the_record_is(any_server: RealServer) -> None:
+    """A record that was read before the flush is not behind for it: what somebody deleted stays deleted."""
+    process = Process(any_server.client())
+    process.count()
+    process.flush()
+    process.client.delete(process.hand.keys.shard_key(b"x", 0)[1])
+    asking = process.reads.fetch([b"x"])
+    page = [run(process.client, command) for command in next(asking)]
+    records = [run(process.client, command) for command in asking.send(page)]
+    process.hand.count(b"y", 1)
+    process.flush()
+    with pytest.raises(StopIteration) as stop:
+        asking.send(records)
+    assert stop.value.value == {b"x": 0}
+    assert not any(actor.probe for actor in process.hand.writer.actors())
