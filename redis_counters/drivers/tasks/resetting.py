@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from redis_counters.drivers import forks
 from redis_counters.drivers.pacing import closed
 from redis_counters.drivers.redis_py.errors import no_connection_left, translate
 from redis_counters.drivers.tasks.runner import TaskRunner
@@ -12,6 +13,7 @@ from redis_counters.protocol.resetting import Taken, check_confirmed, take_away,
 
 async def taken_away(runner: TaskRunner, name: bytes, *, delete: bool) -> int:
     """Return what the counter counted in Redis, and does no more."""
+    forks.notice()
     if runner.refusing:
         raise closed()
     with not_applied:
