@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from redis_counters.crdt.tally import INT64_MAX
 from redis_counters.errors import CounterError, NotRecorded, Overflow, SchemaMismatch, quoted, without_traceback
@@ -155,7 +155,8 @@ class Core:
     def failed(self, error: CounterError, cause: BaseException | None = None) -> None:
         """A round did not go through. What answers next may be another server, with an older state."""
         if not isinstance(error, NotRecorded):  # that is the disk's: Redis has answered
-            self.writer.probe_all()
+            for writer in self._writers():
+                writer.probe_all()
         self.failures += 1
         self.last_error = str(error)
         self.cause = without_traceback(error, cause)
@@ -168,7 +169,13 @@ class Core:
 
         Client libraries connect anew, and follow redirections, without an error.
         """
-        self.writer.look_all()
+        for writer in self._writers():
+            writer.look_all()
+
+    def _writers(self) -> Iterator[Writer]:
+        """All that hold totals: what this process counts, and what was left by others that are gone."""
+        yield self.writer
+        yield from (orphan.writer for orphan in self.orphans if orphan.writer is not None)
 
     def succeeded(self) -> None:
         """A round went through."""

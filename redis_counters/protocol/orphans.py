@@ -45,6 +45,7 @@ class Orphan:
         writer = self.writer
         assert writer is not None
         writer.closing = closing
+        writer.looks.used_at = now  # there are rounds all the time until it is over
         for bucket in () if closing else writer.buckets:
             if bucket.current.phase is not Phase.NEW and bucket.current.delivered:
                 # Nothing more is counted here: the bucket keeps house of those before its current one.
