@@ -125,6 +125,17 @@ def test_an_actor_that_flushes_is_not_looked_at(any_server: RealServer) -> None:
     assert all(actor.last_proved == 5 * WINDOW and not actor.look for actor in hand.writer.actors())
 
 
+def test_a_process_that_has_just_flushed_all_it_holds_need_not_look(any_server: RealServer) -> None:
+    """Not after its first flush either: whoever looked at once sent a round more than was asked for."""
+    client = any_server.client()
+    hand = ByHand(client, buckets=1)
+    hand.count(b"x", 1)
+    now = 1000.0
+    hand.round(now)
+    assert not hand.writer.looks.due(hand.writer.actors(), now + BUSY_PAUSE / 2)
+    assert hand.writer.looks.due(hand.writer.actors(), now + BUSY_PAUSE)
+
+
 @pytest.mark.parametrize("record", [b"", b"c 9 NOW owner name", b"o 0 NOW owner name", b"nonsense"])
 def test_a_record_that_is_not_as_it_should_be_is_asked_about(any_server: RealServer, record: bytes) -> None:
     """Absent, closed, behind or unreadable: an empty flush follows, and the answer tells what to do."""
