@@ -48,6 +48,16 @@ class Counters(CountersBase, KeyedCounters):
     once. Options: page "Options".
 
     Raises: TypeError, UsageError for an option that is not accepted; nothing is sent yet.
+
+    >>> from redis_counters.asyncio import Counters
+    >>> async with Counters.from_url("redis://localhost:6379", flush_interval=0.5) as counters:
+    ...     counters.incr("likes:post:42")
+    ...     likes = counters.counter("likes:post:42")
+    ...     likes.incr(2)
+    ...     await likes.value()
+    ...     await counters.get_many(["likes:post:42", "likes:post:43"])
+    3
+    {'likes:post:42': 3, 'likes:post:43': 0}
     """
 
     _runner: TaskRunner

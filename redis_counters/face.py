@@ -132,6 +132,13 @@ class CountersBase(OnePerProcess):
         Cost: no I/O; about 0.1 microseconds.
         Raises: TypeError, UsageError for the name or amount; Overflow for an amount that its slot has no room for;
         BufferFull if `max_pending` names wait for Redis. Nothing is counted then.
+
+        >>> counters.incr("views:home")
+        >>> counters.incr("bytes:sent", 1500)
+        >>> counters.incr("bytes:sent", -1)
+        Traceback (most recent call last):
+            ...
+        redis_counters.errors.UsageError: amount must not be negative, got -1; use add() or decr()
         """
         if amount is _ONE and (type(name) is bytes or (type(name) is str and name.isascii())):
             if not self._asked and self._wake(name, 1):

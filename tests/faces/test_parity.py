@@ -56,6 +56,9 @@ WRONG_KIND: dict[type, set[str]] = {
 WORDS = [
     ("any number of threads", "any number of tasks of one event loop"),
     ("of other threads", "of other tasks"),
+    (">>> from redis_counters import", ">>> from redis_counters.asyncio import"),
+    (">>> with", ">>> async with"),
+    ("...     ", "...     await "),
 ]  # where the texts have to differ
 
 
