@@ -54,19 +54,23 @@ def head(seq: int, id_: bytes = b"G.1.abcd", owner: bytes = b"owner-0001", *, an
     return Head(0, owner, id_, seq, base, False, False, False, seq > base, False, False)
 
 
-# What a recorder says while Redis is away, while it answers, and when each call is recorded by itself.
+# What a recorder says while Redis is away, while it answers, and when each call is recorded by itself. What comes
+# before the yield is in the file, what comes behind it in the log.
 
 
-def away(file: JournalFile) -> None:
-    for number in range(8):
+def away(file: JournalFile) -> Iterator[None]:
+    for number in range(4):
         file.write(changes(early=[(Kind.PLUS, b"name-%d" % n, number + n + 1) for n in range(number + 1)]))
+        if number == 1:
+            yield
     file.write(changes(early=[(Kind.MINUS, b"name-3", 4)], expiries=[(b"name-1", 1_900_000_000)]))
 
 
-def flushed(file: JournalFile) -> None:
+def flushed(file: JournalFile) -> Iterator[None]:
     """Early amounts get their places; flushes, one of them without an answer; a slot that moved to another actor."""
-    names = [f"name-{n}" for n in range(6)]
+    names = [f"name-{n}" for n in range(4)]
     file.write(changes(early=[(Kind.PLUS, name.encode(), 5) for name in names]))
+    yield
     slots = [(1, Kind.PLUS, key(name), Slot(5, 0, 0)) for name in names]
     file.write(changes(buckets=1, heads=[(1, head(0, b""))], slots=slots, early_gone=True, vital=True))
     file.write(changes(buckets=1, heads=[(1, head(1))], flushes=[(1, 1, 0, told(dict.fromkeys(names, 5)))], vital=True))
@@ -78,7 +82,7 @@ def flushed(file: JournalFile) -> None:
         changes(
             buckets=1,
             heads=[(2, head(0, b"", b"owner-0002"))],
-            slots=[(2, Kind.PLUS, key(names[5]), Slot(6, 0, 0)), (2, Kind.PLUS, key("late"), Slot(9, 0, 0))],
+            slots=[(2, Kind.PLUS, key(names[3]), Slot(6, 0, 0)), (2, Kind.PLUS, key("late"), Slot(9, 0, 0))],
         )
     )
     file.write(changes(buckets=1, heads=[(2, head(1, b"G.2.abcd", b"owner-0002"))], vital=True))
@@ -100,18 +104,19 @@ def flushed(file: JournalFile) -> None:
     file.write(changes(buckets=1, slots=[(2, Kind.PLUS, key("last"), Slot(2, 0, 0))]))
 
 
-def called(file: JournalFile) -> None:
+def called(file: JournalFile) -> Iterator[None]:
     """Calls by themselves; some of them are in totals, and sent."""
     for call in range(1, 5):
         file.append(call, b"name-%d" % (call % 3), call, None)
     early = [(Kind.PLUS, b"name-0", 3), (Kind.PLUS, b"name-1", 5), (Kind.PLUS, b"name-2", 2)]
     file.write(changes(early=early, calls=4))
     file.append(5, b"name-0", 7, None)
+    yield
     slots = [(1, Kind.PLUS, key("name-0"), Slot(10, 0, 0)), (1, Kind.PLUS, key("name-1"), Slot(5, 0, 0))]
     slots.append((1, Kind.PLUS, key("name-2"), Slot(2, 0, 0)))
     file.write(changes(buckets=1, heads=[(1, head(0, b""))], slots=slots, early_gone=True, calls=5, vital=True))
     file.write(changes(buckets=1, heads=[(1, head(1))], flushes=[(1, 1, 0, told({"name-0": 10}))], calls=5))
-    for call in range(6, 12):
+    for call in range(6, 10):
         file.append(call, b"name-%d" % (call % 3), call, 1_900_000_000 if call == 8 else None)
 
 
@@ -157,12 +162,12 @@ def made(which: str, directory: Path, *, page: int, checkpointed: bool) -> Journ
     try:
         fill, always = JOURNALS[which]
         file = JournalFile.make(directory, Stored(b"rc", b"main", always), lambda: "small")
-        fill(file)
+        for _step in fill(file):
+            _checkpoint(file)
     finally:
         journal_format.PAGE = before
     if checkpointed:
-        assert file.connection is not None
-        file.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        _checkpoint(file)
     ends = {".journal": ".journal", ".journal-wal": ".journal-wal", ".lock": ".lock"}
     parts = {end: (directory / f"rc-small{end}").read_bytes() for end in ends}
     file.remove()
@@ -172,6 +177,11 @@ def made(which: str, directory: Path, *, page: int, checkpointed: bool) -> Journ
     assert stored is not None
     journal.whole = stored
     return journal
+
+
+def _checkpoint(file: JournalFile) -> None:
+    assert file.connection is not None
+    file.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
 def look(journal: Journal, case: Case | None, directory: Path) -> tuple[str, Stored | None]:
