@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import sqlite3
 import struct
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
+from itertools import chain
 from typing import NamedTuple
 from zlib import crc32
 
@@ -17,11 +18,17 @@ TABLES = ("about", "actors", "slots", "flushes", "early", "expiries")
 """Tables with number and sum. (Calls have numbers without a gap.)"""
 
 _SLOT = struct.Struct(">5sqBqqq")
+_SUMS = struct.Struct(f">{2 * len(TABLES)}Q")
 
 
 def checksum(table: str, *columns: int | bytes | None) -> int:
-    """Return the checksum of a row."""
+    """Return the checksum of a row. Of columns with much text, the last one goes into `text_checksum`."""
     return crc32(repr((table, *columns)).encode())
+
+
+def text_checksum(text: bytes, table: str, *columns: int) -> int:
+    """Return that of a row with such a column: the same, but faster."""
+    return crc32(text, checksum(table, *columns))
 
 
 def slot_checksum(actor: int, kind: int, key: bytes, total: int, acknowledged: int, applied: int) -> int:
@@ -41,9 +48,11 @@ class State(NamedTuple):
     calls: int  # calls up to this number are in the totals; those that have rows follow
     sums: tuple[tuple[int, int], ...]  # of each table, in their order: how many rows, and the sum of their checksums
 
-    def columns(self) -> tuple[int, int, bytes]:
-        """Return it as it stands in its row."""
-        return self.rounds, self.calls, b" ".join(b"%d %d" % each for each in self.sums)
+    @classmethod
+    def of(cls, rounds: int, calls: int, sums: bytes) -> State:
+        """Return it out of its row. Raises `struct.error`."""
+        numbers = _SUMS.unpack(sums)
+        return cls(rounds, calls, tuple(zip(numbers[::2], numbers[1::2], strict=True)))
 
 
 class Ledger:
@@ -52,14 +61,36 @@ class Ledger:
     def __init__(self) -> None:
         self.rounds = 0
         self.calls = 0
+        self.buckets: int | None = None
         self.last = 0  # the last call that has a row, or the last that needs none any more
         self.rows: dict[str, dict[int, dict[Hashable, int]]] = {table: {} for table in TABLES}
         self.count = dict.fromkeys(TABLES, 0)
         self.total = dict.fromkeys(TABLES, 0)
 
-    def state(self) -> State:
-        """Return what is to stand in the journal."""
-        return State(self.rounds, self.calls, tuple((self.count[table], self.total[table]) for table in TABLES))
+    def state(self) -> tuple[int, int, bytes, int]:
+        """Return what is to stand in the row of table ``state``, and its checksum."""
+        sums = _SUMS.pack(*chain.from_iterable(zip(self.count.values(), self.total.values(), strict=True)))
+        return self.rounds, self.calls, sums, text_checksum(sums, "state", self.rounds, self.calls)
+
+    def put_slots(self, rows: Iterable[tuple[int, int, bytes, int, int, int, int]]) -> None:
+        """As `put` for many slots, each a row with its checksum."""
+        groups = self.rows["slots"]
+        new = total = 0
+        before: int | None
+        for actor, kind, key, _total, _acknowledged, _applied, check in rows:
+            at = actor * 4 + kind
+            if at not in groups:
+                groups[at] = {}
+            there = groups[at]
+            before = there.get(key)
+            there[key] = check
+            if before is None:
+                new += 1
+                total += check
+            else:
+                total += check - before
+        self.count["slots"] += new
+        self.total["slots"] += total
 
     def put(self, table: str, group: int, name: Hashable, check: int) -> bool:
         """The row is new, or replaced. Returns whether it is another one than before."""

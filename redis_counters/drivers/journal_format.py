@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from redis_counters.drivers.journal_checks import Ledger, checksum, group, slot_checksum
+from redis_counters.drivers.journal_checks import Ledger, checksum, group, slot_checksum, text_checksum
 from redis_counters.protocol.flushes import Totals
 from redis_counters.protocol.journal import Changes, Stored
 from redis_counters.protocol.slots import Kind
@@ -140,7 +140,8 @@ def write(connection: sqlite3.Connection, changes: Changes, ledger: Ledger) -> N
         _write_expiry(connection, ledger, name, at)
     if changes.calls:
         connection.execute("DELETE FROM calls WHERE call <= ?", (changes.calls,))
-    if changes.buckets is not None:
+    if changes.buckets not in (None, ledger.buckets):
+        ledger.buckets = changes.buckets
         _write_about(connection, ledger, b"buckets", changes.buckets)
     ledger.rounds += 1
     ledger.calls = max(ledger.calls, changes.calls)
@@ -176,12 +177,12 @@ def _actors(changes: Changes, ledger: Ledger) -> list[tuple[Any, ...]]:
     return rows
 
 
-def _slots(changes: Changes, ledger: Ledger) -> list[tuple[Any, ...]]:
-    rows = []
-    for number, kind, key, slot in changes.slots:
-        check = slot_checksum(number, kind, key, *slot)
-        ledger.put("slots", group(number, kind), key, check)
-        rows.append((number, int(kind), key, *slot, check))
+def _slots(changes: Changes, ledger: Ledger) -> list[tuple[int, int, bytes, int, int, int, int]]:
+    rows = [
+        (number, int(kind), key, *slot, slot_checksum(number, kind, key, *slot))
+        for number, kind, key, slot in changes.slots
+    ]
+    ledger.put_slots(rows)
     return rows
 
 
@@ -189,7 +190,7 @@ def _flushes(changes: Changes, ledger: Ledger) -> list[tuple[Any, ...]]:
     rows = []
     for number, seq, base, totals in changes.flushes:
         packed = _packed(totals)
-        check = checksum("flushes", number, seq, base, packed)
+        check = text_checksum(packed, "flushes", number, seq, base)
         ledger.put("flushes", number, seq, check)
         rows.append((number, seq, base, packed, check))
     return rows
@@ -224,8 +225,7 @@ def _write_about(connection: sqlite3.Connection, ledger: Ledger, name: bytes, va
 
 
 def _write_state(connection: sqlite3.Connection, ledger: Ledger) -> None:
-    columns = ledger.state().columns()
-    connection.execute("INSERT OR REPLACE INTO state VALUES (1, ?, ?, ?, ?)", (*columns, checksum("state", *columns)))
+    connection.execute("INSERT OR REPLACE INTO state VALUES (1, ?, ?, ?, ?)", ledger.state())
 
 
 def _packed(totals: Totals) -> bytes:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from redis_counters.drivers.journal_checks import TABLES, State, checksum, slot_checksum
+from redis_counters.drivers.journal_checks import TABLES, State, checksum, slot_checksum, text_checksum
 from redis_counters.drivers.journal_errors import not_now
 from redis_counters.drivers.journal_format import SCHEMA, unpacked
 from redis_counters.drivers.journal_mark import Mark
@@ -115,7 +115,10 @@ def _as_written(table: str, row: tuple[Any, ...]) -> bool:
     try:
         if table == "slots":
             return type(columns[2]) is bytes and bool(check == slot_checksum(*columns))
-        return bool(check == checksum(table, *(columns[1:] if table == "state" else columns)))
+        if table in ("state", "flushes"):
+            *columns, text = columns[1:] if table == "state" else columns
+            return type(text) is bytes and bool(check == text_checksum(text, table, *columns))
+        return bool(check == checksum(table, *columns))
     except (TypeError, ValueError, struct.error):
         return False
 
@@ -125,8 +128,7 @@ def _take(found: Found, table: str, columns: tuple[Any, ...]) -> None:
     stored = found.stored
     if table == "state":
         _one, rounds, calls, sums = columns
-        numbers = list(map(int, sums.split()))
-        found.state = State(rounds, calls, tuple(zip(numbers[::2], numbers[1::2], strict=True)))
+        found.state = State.of(rounds, calls, sums)
     elif table == "about":
         found.about[columns[0]] = columns[1]
     elif table == "actors":
