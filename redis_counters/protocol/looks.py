@@ -28,21 +28,17 @@ class Looks:
     def due(self, actors: Iterable[Actor], now: float) -> bool:
         """True if somebody should be looked at."""
         pause = min(max((now - self.used_at) / 2, BUSY_PAUSE), IDLE_PAUSE)
-        return now - self.at >= pause and any(_unseen(actor, now) for actor in actors)
+        return now - self.at >= pause and any(holds(actor) and now - actor.last_seen >= BUSY_PAUSE for actor in actors)
 
     def begin(self, actors: Iterable[Actor], now: float) -> None:
         """Half of the actors that hold totals are to be looked at in this round, those that were seen longest ago.
 
-        But for those that were seen just now, as by a flush.
+        However lately that was: the loss may be later, and two looks are to be enough.
         """
         self.at = now
         held = sorted(filter(holds, actors), key=lambda actor: actor.last_seen)
         for actor in held[: (len(held) + 1) // 2]:
-            actor.look = actor.look or _unseen(actor, now)
-
-
-def _unseen(actor: Actor, now: float) -> bool:
-    return holds(actor) and now - actor.last_seen >= BUSY_PAUSE
+            actor.look = True
 
 
 def holds(actor: Actor) -> bool:

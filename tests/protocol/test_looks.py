@@ -64,6 +64,22 @@ def test_a_loss_in_any_bucket_is_found_within_two_looks(any_server: RealServer, 
     assert all(total(hand, client, name) == 10 for name in names)
 
 
+@pytest.mark.parametrize("lost", range(BUCKETS))
+def test_who_was_seen_just_before_the_loss_is_looked_at_too(any_server: RealServer, lost: int) -> None:
+    """The loss comes after all but one were seen, and before the first of the two looks."""
+    hand, names, client = counted_everywhere(any_server)
+    loss = 5 * WINDOW
+    for number, name in enumerate(names):
+        actor = hand.writer.buckets[hand.keys.shard_key(name, 0)[0]].current
+        actor.last_looked = loss - (0.1 if number else 0.6) * BUSY_PAUSE
+    roll_back(hand, client, names[lost])
+    for now in (loss + 0.5 * BUSY_PAUSE, loss + 1.5 * BUSY_PAUSE):
+        hand.writer.looks.used_at = now
+        assert hand.writer.looks.due(hand.writer.actors(), now)
+        hand.round(now)
+    assert total(hand, client, names[lost]) == 10
+
+
 def test_a_look_writes_nothing_and_asks_for_half(any_server: RealServer) -> None:
     """Where nothing is lost a look costs one HMGET for every other actor, and no script runs."""
     hand, _names, client = counted_everywhere(any_server)
