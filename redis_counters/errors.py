@@ -196,7 +196,9 @@ not_applied = _NotApplied()
 def without_traceback(error: E, cause: BaseException | None = None) -> E:
     """Return the same error, and its cause, without where they came up: who keeps one keeps no frames with it."""
     told = copy.copy(error)
-    if cause is not None and cause is not error:
+    if cause is error:  # ours already, made of what the client library raised
+        cause = error.__cause__
+    if cause is not None:
         with suppress(Exception):  # not everything can be copied
             told.__cause__ = copy.copy(cause)
     return told

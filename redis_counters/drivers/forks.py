@@ -1,4 +1,4 @@
-"""Who begins anew in the child of a fork, whichever face he belongs to; and what a fork waits for.
+"""What begins anew in the child of a fork, of either face; and what a fork waits for.
 
 A process knows itself by a sign that no child inherits (`signs`), else by its id. Where Python forks, its hook begins
 anew at once. Where something else does, whoever counts, flushes, reads or does anything else first in the child

@@ -23,9 +23,9 @@ class Sign:
 class Buffer:
     """``ones``: a name per increment by 1, the common case. ``amounts``: (name, signed amount) for all others.
 
-    ``asked``: since the buffer was emptied somebody has asked for a flush, and whether he may count; until then who
-    counts asks first. It is set before anything is entered, and taken away after all was taken out: so it may be
-    missing while something is in there, then one more asks. The other way round nobody would.
+    ``asked``: a flush was requested since the buffer was emptied; while it is not set, the next increment requests one,
+    and learns whether it may count. It is set before anything is entered, and cleared after all was taken out: so it
+    may be missing while something is in there, and one more flush is requested. The other way round none would be.
     """
 
     __slots__ = ("amounts", "asked", "ones")

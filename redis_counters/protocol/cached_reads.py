@@ -18,7 +18,7 @@ from redis_counters.protocol.snapshots import Snapshot
 from redis_counters.protocol.values import CounterValue, made_value
 from redis_counters.protocol.writer import Writer
 
-MOST_FAILURES = 1_000  # names; whoever waited for one that is forgotten asks for himself
+MOST_FAILURES = 1_000  # names; a reader that waited for one that is forgotten asks itself
 MOST_AHEAD = 1_000  # increments in the buffer that a read from memory looks through
 NEARLY_FULL = INT64_MAX - 2**48  # of a slot: farther from its end than a buffer is long
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Claim(NamedTuple):
-    """What a reader gets: values, and names to fetch; if ``busy``, he has to wait until somebody's fetch is over."""
+    """What a reader gets: values, and names to fetch; if ``busy``, it has to wait until another fetch is over."""
 
     values: dict[bytes, CounterValue]
     missing: list[bytes]
@@ -34,9 +34,9 @@ class Claim(NamedTuple):
 
 
 class Ticket:
-    """Of one reader: the names that he fetches.
+    """The names that one reader fetches.
 
-    It is his before anything is entered in it; ``over`` is set as the first thing when he is through, or interrupted,
+    The reader owns it before names are added; ``over`` is set as the first thing when it is through, or interrupted,
     and counts from then on, even if another exception keeps him from releasing the names.
     """
 
@@ -115,7 +115,7 @@ class CachedReads:
 
         Two fetches of a name at a time could not be put in order, and values would run backwards. So of what somebody
         fetches already, the last value will do if it is not twice too old; else the caller waits, and claims again.
-        ``since`` is when he came, once he has waited: a fetch that began later answers even who wants no cache.
+        ``since`` is when the caller came, once it has waited: a fetch that began later answers even who wants no cache.
         """
         if max_age is None and self.writer.settings.max_age == 0:
             max_age = 0
@@ -177,7 +177,7 @@ class CachedReads:
     def failure(self, names: Collection[bytes], since: float) -> CounterError | None:
         """Return the error of a fetch of one of these names that somebody waited for since then.
 
-        Not where one of several counters is refused: who waits asks for himself then, for he is to have the others.
+        Not where one of several counters is refused: a reader that waits asks itself then: it is to have the others.
         """
         for name in names:
             when, error = self.failures.get(name, (-math.inf, None))

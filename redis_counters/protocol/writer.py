@@ -71,7 +71,7 @@ class Writer(Outstanding):
 
     @property
     def turns(self) -> tuple[int, int, int]:
-        """What of own state has gone another way: a snapshot that was asked for before and after it is of no time."""
+        """Grows when own state is let go of, folded or lost: a snapshot read across such a change is void."""
         return self.drops, self.folds, self.losses
 
     # -- requests go out, answers come in

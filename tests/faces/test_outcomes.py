@@ -411,3 +411,12 @@ def test_the_cause_of_one_that_came_too_early(face: str, private_server: RealSer
         pytest.fail("no error")
 
     assert isinstance(asyncio.run(main()).__cause__, TimeoutError)
+
+
+def test_the_cause_of_an_error_that_is_ours_already() -> None:
+    """A server of a cluster that broke off is told by an error of ours, whose cause is what redis-py raised."""
+    ours = Unavailable("the server broke off")
+    ours.__cause__ = redis.ConnectionError("reset by peer")
+    kept = errors.without_traceback(ours, ours)
+    assert isinstance(kept.__cause__, redis.ConnectionError)
+    assert (kept.__traceback__, kept.__cause__.__traceback__) == (None, None)
