@@ -9,7 +9,7 @@ import pytest
 from tests.cluster.losing import leave_behind, take_over
 from tests.cluster.support import KEYS, at
 from tests.faces.either import FACES, Either
-from tests.losses.witness import Names, count, others_see
+from tests.losses.witness import Names, count, others_see, without_looks
 from tests.topologies.clusters import Cluster
 
 
@@ -19,18 +19,31 @@ from tests.topologies.clusters import Cluster
 @pytest.mark.parametrize("face", FACES)
 def test_a_follower_takes_over_that_was_left_behind(private_cluster: Cluster, face: str, doing: str) -> None:
     """1 had been copied to it, of 701; what the process does then concerns other buckets of the same primary."""
-    primary = private_cluster.primaries()[0]
-    (follower,) = private_cluster.followers_of(primary)
-    names = Names.of(KEYS, at(private_cluster, primary, [f"n{n}" for n in range(1000)]))
+    leave_behind_and_take_over(private_cluster, face, doing)
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_a_redirection_is_a_reason_to_look(
+    private_cluster: Cluster, monkeypatch: pytest.MonkeyPatch, face: str
+) -> None:
+    """What has moved may have been lost; without regular looks nothing else would tell of it."""
+    without_looks(monkeypatch)
+    leave_behind_and_take_over(private_cluster, face, "it counts another")
+
+
+def leave_behind_and_take_over(cluster: Cluster, face: str, doing: str) -> None:
+    primary = cluster.primaries()[0]
+    (follower,) = cluster.followers_of(primary)
+    names = Names.of(KEYS, at(cluster, primary, [f"n{n}" for n in range(1000)]))
 
     async def main() -> None:
-        async with Either.url(face, private_cluster.url, flush_interval=0.02) as counters:
+        async with Either.url(face, cluster.url, flush_interval=0.02) as counters:
             counters.incr(names.other)
             await count(counters, names, 1)
-            await asyncio.to_thread(private_cluster.caught_up, primary)
+            await asyncio.to_thread(cluster.caught_up, primary)
             leave_behind(primary, follower)
             await count(counters, names, 700)
-            await asyncio.to_thread(take_over, private_cluster, primary, follower)
-            await others_see(701, counters, doing, private_cluster.url, names)
+            await asyncio.to_thread(take_over, cluster, primary, follower)
+            await others_see(701, counters, doing, cluster.url, names)
 
     asyncio.run(main())

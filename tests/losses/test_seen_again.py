@@ -10,7 +10,7 @@ import pytest
 
 from tests.faces.either import FACES, Either
 from tests.losses.places import PLACES, Place
-from tests.losses.witness import DOINGS, NAMES, count, others_see
+from tests.losses.witness import DOINGS, NAMES, count, others_see, without_looks
 from tests.servers import Kind
 
 OVER = 0.5  # seconds: a re-assert window that is soon over
@@ -59,5 +59,39 @@ def test_after_the_window(made: Callable[[str], Place], face: str, title: str, d
         async with Either.url(face, place.url, flush_interval=0.02, reassert_window=OVER) as counters:
             await count_and_lose(place, counters, pause=2 * OVER)
             await others_see(1200, counters, doing, place.holder.url)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("title", ["failed over", "restarted empty"])
+@pytest.mark.parametrize("face", FACES)
+def test_a_new_connection_is_a_reason_to_look(
+    made: Callable[[str], Place], monkeypatch: pytest.MonkeyPatch, face: str, title: str
+) -> None:
+    """Without it, and without regular looks, nothing would tell of what other buckets have lost."""
+    without_looks(monkeypatch)
+    place = made(title)
+
+    async def main() -> None:
+        async with Either.url(face, place.url, flush_interval=0.02) as counters:
+            await count_and_lose(place, counters)
+            await others_see(1200, counters, "it counts another", place.holder.url)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("title", PLACES)
+@pytest.mark.parametrize("face", FACES)
+def test_a_read_that_lacks_own_counts_is_a_reason_to_look(
+    made: Callable[[str], Place], monkeypatch: pytest.MonkeyPatch, face: str, title: str
+) -> None:
+    """Where nothing else is: it shows all of them, and they are told again."""
+    without_looks(monkeypatch)
+    place = made(title)
+
+    async def main() -> None:
+        async with Either.url(face, place.url, flush_interval=0.02) as counters:
+            await count_and_lose(place, counters)
+            await others_see(1200, counters, "it reads them at once", place.holder.url)
 
     asyncio.run(main())

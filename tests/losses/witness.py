@@ -8,7 +8,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
+import pytest
+
 from redis_counters import Counters, Unavailable
+from redis_counters.protocol import looks
 from redis_counters.protocol.keys import KeySpace
 from tests.faces.either import Either
 
@@ -36,6 +39,12 @@ class Names:
 
 NAMES = Names.of(KeySpace(b"rc", 16), [f"n{n}" for n in range(1000)])
 assert len(NAMES.lost) == 14
+
+
+def without_looks(patch: pytest.MonkeyPatch) -> None:
+    """Processes look when there is a reason to, and never without one."""
+    for pause in ("BUSY_PAUSE", "IDLE_PAUSE"):
+        patch.setattr(looks, pause, 1e9)
 
 
 async def count(counters: Either, names: Names, amount: int) -> None:

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from tests.faces.either import FACES, Either
-from tests.losses.witness import NAMES, count, others_see
+from tests.losses.witness import NAMES, count, others_see, without_looks
 from tests.sentinel.clients import HandedIn
 from tests.topologies import Sentinels
 
@@ -18,6 +18,20 @@ from tests.topologies import Sentinels
 @pytest.mark.parametrize("face", FACES)
 def test_a_follower_that_was_left_behind(sentinels: Sentinels, face: str, opened: str, doing: str) -> None:
     """700 of 1,200 are lost; whatever the process does after that, others see them again."""
+    leave_behind_and_promote(sentinels, face, opened, doing)
+
+
+@pytest.mark.parametrize("opened", ["by its URL", "handed in"])
+@pytest.mark.parametrize("face", FACES)
+def test_a_new_primary_is_a_reason_to_look(
+    sentinels: Sentinels, monkeypatch: pytest.MonkeyPatch, face: str, opened: str
+) -> None:
+    """Without regular looks nothing else would tell of what it lacks."""
+    without_looks(monkeypatch)
+    leave_behind_and_promote(sentinels, face, opened, "it counts another")
+
+
+def leave_behind_and_promote(sentinels: Sentinels, face: str, opened: str, doing: str) -> None:
     pair = sentinels.pair
 
     async def main() -> None:
