@@ -13,10 +13,12 @@ ARGV   none
 REPLY  OK            done; they are stamped, so they are told next
        UNJOINED      nothing written: changes are not stamped here
 ERROR  none of its own
-COST   O(shards); up to 9 commands each
+COST   O(shards); up to 11 commands each
 ]]
 local registry, index, call, pcall = KEYS[1], KEYS[2], redis.call, redis.pcall
 -- include parts/notes.lua
+
+-- include parts/moments.lua
 
 -- include parts/settle_dot.lua
 

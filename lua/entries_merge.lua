@@ -69,7 +69,7 @@ for i = 5, #ARGV do
   end
 end
 
-local settled = call('HMGET', registry, 'g', 'n', 'v', 'p')
+local settled = call('HMGET', registry, 'g', 'n', 'v', 'p', 'h')
 if not settled[3] then return {'UNJOINED'} end
 local held = call('HGET', KEYS[2], '<' .. source) or '-'
 if held ~= since then return {'OTHER', held} end
@@ -187,6 +187,8 @@ local function merge_single(key, field, count)
   return others
 end
 
+-- include parts/moments.lua
+
 -- include parts/stamp_all.lua
 
 local reply = {'OK', '', 0}
@@ -221,6 +223,8 @@ end
 if reply[3] > 0 then
   local fields = {'v', stamp, 'n', dot_used and highest or settled[2]}
   stamp_all(fields)
+  local moments = #fields == 4 and with_moment(settled[5] or '', stamp)
+  if moments then fields[5], fields[6] = 'h', moments end
   call('HSET', registry, unpack(fields))
 end
 if mark ~= '' then call('HSET', KEYS[2], '<' .. source, mark, 't:' .. source, string.format('%.0f', now)) end

@@ -58,6 +58,8 @@ end
 
 -- include parts/enter_notes.lua
 
+-- include parts/moments.lua
+
 -- include parts/stamp_all.lua
 
 -- include parts/stamped.lua

@@ -65,6 +65,8 @@ end
 
 -- include parts/enter_notes.lua
 
+-- include parts/moments.lua
+
 -- include parts/stamp_all.lua
 
 -- include parts/stamped.lua

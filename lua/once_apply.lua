@@ -104,6 +104,8 @@ if not dated and there[4] then call('PEXPIREAT', KEYS[4], expiry) end
 
 -- include parts/enter_notes.lua
 
+-- include parts/moments.lua
+
 -- include parts/stamp_all.lua
 
 -- include parts/stamped.lua

@@ -14,7 +14,7 @@ ARGV   1 dot         of the key that was copied
 REPLY  OK done       1: something was written; 0: it was so before, or this is another key, or of another type
        UNJOINED      nothing written: changes are not stamped here
 ERROR  BADARG ...    nothing written
-COST   O(1); 10 commands; and what notes_enter takes for all that is noted
+COST   O(1); 13 commands; and what notes_enter takes for all that is noted
 ]]
 local registry, index, key = KEYS[1], KEYS[2], KEYS[3]
 local call, pcall, dot = redis.call, redis.pcall, ARGV[1]
@@ -26,6 +26,8 @@ end
 -- include parts/notes.lua
 
 -- include parts/enter_notes.lua
+
+-- include parts/moments.lua
 
 -- include parts/settle_dot.lua
 
@@ -60,4 +62,5 @@ local stamp = string.format('%.0f', tonumber(version) + 1)
 call('ZADD', index, stamp, string.sub(key, #registry + 2))
 call('HSET', key, unpack(grown))
 call('HSET', registry, 'v', stamp)
+keep_moment(stamp)
 return {'OK', 1}

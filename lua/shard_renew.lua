@@ -13,7 +13,7 @@ REPLY  OK entry       what is an earlier key's now: `/DOT,P,N`; empty, if nothin
        UNJOINED       nothing written: changes are not stamped here
 ERROR  BADARG ...     nothing written, but that notes may be entered, and its dot settled
        WRONGTYPE      the counter's key holds something else, or the index does; the same
-COST   O(1); 13 commands; one of them reads the shard, one or two are for each 1,000 fields that are written;
+COST   O(1); 16 commands; one of them reads the shard, one or two are for each 1,000 fields that are written;
        and what notes_enter takes for all that is noted
 ]]
 local registry, index, key = KEYS[1], KEYS[2], KEYS[3]
@@ -30,6 +30,8 @@ if ARGV[1] == '' then return redis.error_reply('BADARG shard_renew: there is no 
 -- include parts/notes.lua
 
 -- include parts/enter_notes.lua
+
+-- include parts/moments.lua
 
 -- include parts/settle_dot.lua
 
@@ -88,6 +90,7 @@ for first = 1, #held, PIECE do
   call('HDEL', key, unpack(held, first, math.min(first + PIECE - 1, #held)))
 end
 call('HSET', registry, 'n', number)
-local version = call('HINCRBY', registry, 'v', '1')
+local version = string.format('%.0f', call('HINCRBY', registry, 'v', '1'))
+keep_moment(version)
 call('ZADD', index, version, string.sub(key, #registry + 2))
 return {'OK', '/' .. dot .. ',' .. own[1] .. ',' .. own[2]}

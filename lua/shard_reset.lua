@@ -13,7 +13,7 @@ ARGV   1 delete     1, or 0
 REPLY  OK entries   what there was: `REGION/DOT,P,N,FP,FN ...` as entries_read tells it; this region has no name
 ERROR  BADARG ...   nothing written, but that notes may be entered, and its dot settled
        WRONGTYPE    the counter's key holds something else, or the index does; the same
-COST   O(1); 15 commands; one of them reads the shard, one or two are for each 1,000 fields that are written;
+COST   O(1); 18 commands; one of them reads the shard, one or two are for each 1,000 fields that are written;
        and what notes_enter takes for all that is noted
 ]]
 local registry, index, key = KEYS[1], KEYS[2], KEYS[3]
@@ -49,6 +49,8 @@ end
 -- include parts/notes.lua
 
 -- include parts/enter_notes.lua
+
+-- include parts/moments.lua
 
 -- include parts/settle_dot.lua
 
@@ -155,7 +157,8 @@ for first = 1, #removed, PIECE do
   call('HDEL', key, unpack(removed, first, math.min(first + PIECE - 1, #removed)))
 end
 if joined and seen then
-  local version = call('HINCRBY', registry, 'v', '1')
+  local version = string.format('%.0f', call('HINCRBY', registry, 'v', '1'))
+  keep_moment(version)
   call('ZADD', index, version, string.sub(key, #registry + 2))
 end
 -- In any case, so that who asks whether it is durable (WAIT) asks on a connection that has written.

@@ -56,8 +56,8 @@ for v = first_expiry, #ARGV, 2 do
   expiries[item] = ARGV[v + 1]
 end
 
-local settled = redis.call('HMGET', registry, 'g', 'n', 'v', 'p', actor)
-local index, generation, record = KEYS[2], settled[1], settled[5]
+local settled = redis.call('HMGET', registry, 'g', 'n', 'v', 'p', 'h', actor)
+local index, generation, record = KEYS[2], settled[1], settled[6]
 local state, recorded, rest = string.match(record or '', '^(%a) (%d+) %d+ (.*)$')
 if not state then return {'UNKNOWN'} end
 recorded = tonumber(recorded)
@@ -151,6 +151,8 @@ end
 -- include parts/notes.lua
 
 -- include parts/enter_notes.lua
+
+-- include parts/moments.lua
 
 -- include parts/stamp_all.lua
 

@@ -1,5 +1,5 @@
 -- The registry's record; it is made, with the generation that is given, where there is none.
-local settled = call('HMGET', registry, 'g', 'n', 'v', 'p')
+local settled = call('HMGET', registry, 'g', 'n', 'v', 'p', 'h')
 local index, generation, issued = KEYS[2], settled[1], tonumber(settled[2] or '0')
 local made = not generation
 if made then

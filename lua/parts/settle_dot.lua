@@ -10,7 +10,9 @@ local function settle_dot(key)
       local number = call('HINCRBY', registry, 'n', '1')
       call('HSET', key, 'd', string.format('%s.%.0f', call('HGET', registry, 'g'), number))
     end
-    call('ZADD', index, string.format('%.0f', call('HINCRBY', registry, 'v', '1')), name)
+    local version = string.format('%.0f', call('HINCRBY', registry, 'v', '1'))
+    keep_moment(version)
+    call('ZADD', index, version, name)
   end
   call('ZREM', index, REMADE .. name) -- last: where one of these is denied, it is done again
 end

@@ -39,4 +39,9 @@ local function stamp_all(fields)
   end
   fields[#fields + 1] = 'v'
   fields[#fields + 1] = stamp
+  local moments = with_moment(settled[5] or '', stamp)
+  if moments then
+    fields[#fields + 1] = 'h'
+    fields[#fields + 1] = moments
+  end
 end

@@ -1,5 +1,5 @@
 -- The dot of this call's new keys; the next version, where changes are stamped; names of what is stamped by it.
--- (`settled`: the registry's g, n, v and p.)
+-- (`settled`: the registry's g, n, v, p and h.)
 local FEW, MOST = 50, 20000 -- names in a note, at least; in all notes, about
 local noted = tonumber(settled[4] or '0') or 0
 local highest = string.format('%.0f', issued + 1)

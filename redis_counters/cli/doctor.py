@@ -13,6 +13,7 @@ from redis.exceptions import NoScriptError, RedisClusterException
 
 from redis_counters.cli import findings, options, output
 from redis_counters.cli.findings import Facts, Finding, Level, Trial
+from redis_counters.cli.region_findings import clocks_and_exchange
 from redis_counters.drivers.redis_py.errors import reply_to_one, translate, translate_reply
 from redis_counters.drivers.redis_py.transports import transport_of
 from redis_counters.drivers.urls import open_url
@@ -98,6 +99,7 @@ def examine(
         *(findings.permissions(needed, namespace) if obstacle is None else obstacle),
         *(findings.housekeeping(scans) if obstacle is None else []),
         findings.namespace(looked_up),
+        *clocks_and_exchange(_servers(client), transport_of(client), looked_up),
         *(findings.keyed(for_keyed) if obstacle is None else []),
         *(findings.stamping(stamping) if obstacle is None else []),
         *(findings.exchanging(exchanging) if obstacle is None else []),

@@ -102,7 +102,7 @@ def sentinel(info: Facts) -> Finding | None:
 
 def no_server(text: str, advice: str) -> Finding:
     """Return what is to be said where nothing could be asked."""
-    return Finding("server", Level.PROBLEM, _cut(text), f"{advice}." if advice else "")
+    return Finding("server", Level.PROBLEM, cut(text), f"{advice}." if advice else "")
 
 
 def obstacle(trials: Iterable[Trial], before: Iterable[Finding]) -> list[Finding] | None:
@@ -118,7 +118,7 @@ def obstacle(trials: Iterable[Trial], before: Iterable[Finding]) -> list[Finding
         return []
     text = error_for(ErrorReply(texts[0]), None)
     advice = next((advice for sign, advice in _OBSTACLES.items() if sign in texts[0]), "See the server's message.")
-    return [Finding("commands", Level.PROBLEM, _cut(str(text)), advice)]
+    return [Finding("commands", Level.PROBLEM, cut(str(text)), advice)]
 
 
 def cluster(facts: Facts, primaries: int, replicas: int, buckets: int) -> Finding:
@@ -233,9 +233,9 @@ def replication(info: Facts, config: Facts) -> Finding:
 def namespace(found: KeySpace | CounterError | None) -> Finding:
     """Whether the namespace is one that clients with these options can use."""
     if isinstance(found, SchemaMismatch):
-        return Finding("namespace", Level.PROBLEM, _cut(str(found)), "Give --namespace and --region as its clients do.")
+        return Finding("namespace", Level.PROBLEM, cut(str(found)), "Give --namespace and --region as its clients do.")
     if isinstance(found, CounterError):
-        return Finding("namespace", Level.WARNING, _cut(str(found)), "Put right what stands above, then ask again.")
+        return Finding("namespace", Level.WARNING, cut(str(found)), "Put right what stands above, then ask again.")
     return Finding("namespace", Level.OK, f"in use, {found.buckets} buckets" if found else "not in use yet")
 
 
@@ -252,12 +252,12 @@ def permissions(trials: Iterable[Trial], namespace: str = "rc") -> list[Finding]
         check = f"permission {trial.command}"
         if trial.denied_key:
             advice = f"Keys begin with {{{namespace}: and {namespace}: alike: ACL SETUSER ... {key_patterns(namespace)}"
-            found.append(Finding(check, Level.PROBLEM, _cut(trial.error), advice))
+            found.append(Finding(check, Level.PROBLEM, cut(trial.error), advice))
         elif trial.denied:
             advice = f"Allow it: ACL SETUSER ... {_rule(trial.command)}"
-            found.append(Finding(check, Level.PROBLEM, _cut(trial.error), advice))
+            found.append(Finding(check, Level.PROBLEM, cut(trial.error), advice))
         elif trial.error:
-            found.append(Finding(check, Level.PROBLEM, _cut(trial.error), "The server does not have it."))
+            found.append(Finding(check, Level.PROBLEM, cut(trial.error), "The server does not have it."))
     if untried:
         advice = "Put right what stands above, then ask again."
         found.append(Finding("permissions", Level.WARNING, f"could not be tried: {', '.join(untried)}", advice))
@@ -344,5 +344,5 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part.isdigit())
 
 
-def _cut(text: str | None) -> str:
+def cut(text: str | None) -> str:
     return (text or "")[:200]

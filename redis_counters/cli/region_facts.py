@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from redis_counters.errors import CounterError
 from redis_counters.protocol.answers import list_of
 from redis_counters.protocol.commands import Command, hgetall, hmget
+from redis_counters.protocol.exchange.beats import Beat, beats_in
 from redis_counters.protocol.exchange.marks import Mark, field_of, mark_of, seen_field
 from redis_counters.protocol.exchange.members import EVICTED, look
+from redis_counters.protocol.exchange.moments import Moment, moments_in, waiting
 from redis_counters.protocol.keys import KeySpace, namespace_bytes
-from redis_counters.protocol.registry import time
+from redis_counters.protocol.registry import milliseconds_of, time
 from redis_counters.protocol.shard_fields import pairs_of
 
 
@@ -22,6 +24,7 @@ class Bucket:
     generation: bytes
     version: int | None
     marks: Mapping[str, Mark] = field(default_factory=dict)
+    moments: Sequence[Moment] = ()
     looked: Mapping[str, int] = field(default_factory=dict)  # by peer, epoch milliseconds of the own server
 
 
@@ -34,33 +37,40 @@ class Facts:
     members: Mapping[str, str] = field(default_factory=dict)
     now: int = 0
     buckets: tuple[Bucket, ...] = ()
+    beats: Sequence[Beat] = ()
 
     @property
     def joined(self) -> bool:
         """Every bucket's changes are stamped."""
         return bool(self.buckets) and all(bucket.version is not None for bucket in self.buckets)
 
-    def has_all(self, source: Facts, bucket: int) -> bool:
-        """Whether nothing has changed there that is not here yet."""
-        if len(source.buckets) != len(self.buckets):
-            return False  # they exchange nothing
-        there, mark = source.buckets[bucket], self.buckets[bucket].marks.get(source.region)
-        if mark is None or there.version is None:
-            return False
-        return mark.incarnation.startswith(there.generation) and mark.version >= there.version
+    def lag(self, peer: str, source: Facts | None = None, behind: Sequence[int] = ()) -> float | None:
+        """For how many seconds the oldest change of a peer that is not here yet has waited; None: never exchanged.
 
-    def lag(self, peer: str, source: Facts | None) -> float | None:
-        """How many seconds ago it last had, in every bucket, all that a peer had; None: never.
-
-        ``source``: the peer, if it is known what it has. Without it, as recorded: where nothing changes that is every
-        few minutes.
+        ``source``: the peer, if it is known what it has; ``behind``: how many changes are lacking, in each bucket.
+        Without these, for how long something may be lacking, as recorded: where nothing changes that is minutes.
         """
-        times = []
+        lags = []
         for number, bucket in enumerate(self.buckets):
-            up_to_date = source is not None and source.buckets and self.has_all(source, number)
-            times.append(self.now if up_to_date else bucket.looked.get(peer))
-        known = [at for at in times if at is not None]
-        return max(0, self.now - min(known)) / 1000 if known and len(known) == len(times) else None
+            looked = bucket.looked.get(peer)
+            asked = None if looked is None else max(0, self.now - looked) / 1000
+            mark = bucket.marks.get(peer)
+            if mark is None:
+                return None
+            if source is None or len(source.buckets) != len(self.buckets) or not behind:
+                lags.append(asked)
+            elif behind[number]:
+                there = source.buckets[number]
+                told = mark.version if mark.incarnation.startswith(there.generation) else 0
+                lags.append(waiting(there.moments, told, source.now / 1000, asked))
+            else:
+                lags.append(0.0)
+        known = [lag for lag in lags if lag is not None]
+        return max(known) if known and len(known) == len(lags) else None
+
+    def heartbeat(self, peer: str) -> Beat | None:
+        """The last one of an exchange that brings the peer's changes here."""
+        return next((beat for beat in self.beats if beat.source == peer.encode()), None)
 
 
 def facts_of(region: str, namespace: str) -> Generator[list[Command], list[object], Facts]:
@@ -73,14 +83,15 @@ def facts_of(region: str, namespace: str) -> Generator[list[Command], list[objec
     if keys is None:
         return Facts(region, None)
     (raw,) = yield [time(keys.registries[0])]
-    seconds, micros = (int(str(part, "ascii") if isinstance(part, bytes) else str(part)) for part in list_of(raw, 2))
-    asked = [hmget(registry, (b"g", b"v")) for registry in keys.registries]
+    now = milliseconds_of(raw)
+    asked = [hmget(registry, (b"g", b"v", b"h")) for registry in keys.registries]
     asked += [hgetall(keys.marks(bucket)) for bucket in range(keys.buckets)]
     answers = yield asked
     registries, marks = answers[: keys.buckets], answers[keys.buckets :]
-    buckets = tuple(_bucket(list_of(a, 2), _fields(b)) for a, b in zip(registries, marks, strict=True))
+    fields = [_fields(each) for each in marks]
+    buckets = tuple(_bucket(list_of(a, 3), b) for a, b in zip(registries, fields, strict=True))
     members = {_text(name): _text(member.state) for name, member in found.members.items()}
-    return Facts(region, keys, members, seconds * 1000 + micros // 1000, buckets)
+    return Facts(region, keys, members, now, buckets, beats_in(fields[0]))
 
 
 def evicted_of(all_facts: Mapping[str, Facts]) -> frozenset[str]:
@@ -98,15 +109,15 @@ def check_alike(all_facts: Mapping[str, Facts]) -> None:
 
 
 def _bucket(registry: list[object], marks: Mapping[bytes, bytes]) -> Bucket:
-    generation, version = registry
+    generation, version, moments = registry
     found, looked = dict[str, Mark](), dict[str, int]()
     for name, text in marks.items():
         if name.startswith(field_of(b"")) and (mark := mark_of(text)) is not None:
             found[_text(name[len(field_of(b"")) :])] = mark
         elif name.startswith(seen_field(b"")) and text.isdigit():
             looked[_text(name[len(seen_field(b"")) :])] = int(text)
-    known = isinstance(version, bytes) and version.isdigit()
-    return Bucket(generation if isinstance(generation, bytes) else b"", int(version) if known else None, found, looked)  # type: ignore[call-overload]
+    known = int(version) if isinstance(version, bytes) and version.isdigit() else None
+    return Bucket(generation if isinstance(generation, bytes) else b"", known, found, moments_in(moments), looked)
 
 
 def _fields(raw: object) -> dict[bytes, bytes]:

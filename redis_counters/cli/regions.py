@@ -23,8 +23,10 @@ from redis_counters.drivers.transport import Transport
 from redis_counters.errors import CounterError, UsageError
 from redis_counters.protocol.exchange.members import MEMBER
 from redis_counters.protocol.exchange.renewing import renew
+from redis_counters.protocol.registry import milliseconds_of
+from redis_counters.protocol.registry import time as server_time
 
-COLUMNS = ["region", "peer", "state", "lag", "behind", "bytes per entry", "entries per second"]
+COLUMNS = ["region", "peer", "state", "lag", "behind", "heartbeat", "clock", "bytes per entry", "entries per second"]
 _NUMBERS = COLUMNS[3:]
 _LOOK = 1.0  # seconds in which entries that change are counted
 
@@ -39,13 +41,20 @@ class Action(str, Enum):
 
 
 class Row(NamedTuple):
-    """What a region has of a peer. ``behind``: entries that changed there and are not here yet; None: not known."""
+    """What a region has of a peer. ``behind``: entries that changed there and are not here yet; None: not known.
+
+    ``heartbeat``: how many seconds ago an exchange said last that it has brought all; ``exchange``: which one.
+    ``clock_skew``: seconds by which the peer's clock is ahead.
+    """
 
     region: str
     peer: str
     state: str
     lag: float | None
     behind: int | None
+    heartbeat: float | None
+    exchange: str | None
+    clock_skew: float | None
     bytes_per_entry: float | None
     entries_per_second: float | None
 
@@ -62,9 +71,10 @@ def regions(
 ) -> None:
     """Show the regions that exchange what they count, record a new one, or say that one takes part no more.
 
-    'list' shows of each region and each of its peers: the state, how many seconds ago it last had all that the peer
-    had (lag), how many changed entries it is behind, and how large and how many those are that change at the peer. With
-    NAMEs of counters also their values everywhere, and how far these are apart (read_skew).
+    'list' shows of each region and each of its peers: the state; for how many seconds the oldest change of the peer
+    that it lacks has been waiting (lag); how many entries it lacks (behind); how long ago an exchange said that it has
+    brought all (heartbeat); by how much the peer's clock is ahead; and how large and how many entries change at the
+    peer. With NAMEs of counters also their values everywhere, and how far these are apart (read_skew).
 
     'add' records the regions NAME, without any all that are given, as members everywhere; also one that comes back.
 
@@ -132,7 +142,7 @@ def _list(urls: Mapping[str, str], namespace: str, names: list[str], *, as_json:
     values: dict[str, dict[str, int]] = {name: {} for name in names}
     with transports(urls) as servers:
         facts = _facts(servers, namespace, errors)
-        rows = _rows(facts, servers, errors)
+        rows = _rows(facts, servers, errors, clocks(facts, servers, errors))
     for region in facts:
         with _told(region, errors), opened(urls[region], namespace, options.DEFAULT_REGION) as counters:
             for name in names:
@@ -174,7 +184,21 @@ def _facts(servers: Mapping[str, Transport], namespace: str, errors: dict[str, s
     return found
 
 
-def _rows(facts: Mapping[str, Facts], servers: Mapping[str, Transport], errors: dict[str, str]) -> list[Row]:
+def clocks(facts: Mapping[str, Facts], servers: Mapping[str, Transport], errors: dict[str, str]) -> dict[str, float]:
+    """Return by how many seconds the clock of each region's server is ahead of this machine's."""
+    found = {}
+    for name, told in facts.items():
+        with _told(name, errors):
+            if told.keys is not None:
+                began = time.time()
+                (raw,) = servers[name].ask([server_time(told.keys.registries[0])])
+                found[name] = milliseconds_of(raw) / 1000 - (began + time.time()) / 2
+    return found
+
+
+def _rows(
+    facts: Mapping[str, Facts], servers: Mapping[str, Transport], errors: dict[str, str], ahead: Mapping[str, float]
+) -> list[Row]:
     """What each region has of its peers. Looks twice, a second apart, so as to see how much changes."""
     before: dict[str, tuple[float, list[int]]] = {}
     for name, told in facts.items():
@@ -192,14 +216,28 @@ def _rows(facts: Mapping[str, Facts], servers: Mapping[str, Transport], errors: 
     rows = []
     for name, told in facts.items():
         for peer in sorted({*told.members, *facts} - {name}):
-            lacks = None
+            lacks: list[int] | None = None
             with _told(peer, errors):
                 check_alike({each: facts[each] for each in (name, peer) if each in facts})
                 if peer in seen and told.members.get(peer) == MEMBER.decode():
                     lacks = behind(facts[peer], servers[peer], name, told)
             found = seen.get(peer, Traffic())
             state = told.members.get(peer, "unknown")
-            rows.append(Row(name, peer, state, told.lag(peer, facts.get(peer)), lacks, found.bytes, found.per_second))
+            beat = told.heartbeat(peer)
+            rows.append(
+                Row(
+                    region=name,
+                    peer=peer,
+                    state=state,
+                    lag=told.lag(peer, facts.get(peer), lacks or ()),
+                    behind=None if lacks is None else sum(lacks),
+                    heartbeat=None if beat is None else max(0, told.now - beat.at) / 1000,
+                    exchange=None if beat is None else beat.by.decode("utf-8", "replace"),
+                    clock_skew=round(ahead[peer] - ahead[name], 3) if {name, peer} <= ahead.keys() else None,
+                    bytes_per_entry=found.bytes,
+                    entries_per_second=found.per_second,
+                )
+            )
     return rows
 
 
@@ -219,6 +257,8 @@ def _cells(row: Row) -> list[str]:
         row.state,
         "never" if row.lag is None else f"{row.lag:.1f} s",
         _told_number(row.behind),
+        "none" if row.heartbeat is None else f"{row.heartbeat:.0f} s",
+        "?" if row.clock_skew is None else f"{row.clock_skew:+.1f} s",
         "" if row.bytes_per_entry is None else f"{row.bytes_per_entry:.0f}",
         "" if row.entries_per_second is None else f"{row.entries_per_second:,.0f}",
     ]

@@ -25,8 +25,8 @@ class Traffic:
     per_second: float | None = None
 
 
-def behind(source: Facts, server: Transport, peer: str, here: Facts) -> int:
-    """Return how many entries changed in the source, or came there from others, that ``here`` has not pulled.
+def behind(source: Facts, server: Transport, peer: str, here: Facts) -> list[int]:
+    """Return, by bucket, how many entries changed in the source, or came there from others, that ``here`` lacks.
 
     Cost: 2 round trips, O(buckets x regions + names in notes).
     """
@@ -46,30 +46,31 @@ def versions(keys: KeySpace, server: Transport) -> list[int]:
     return [_number(list_of(answer, 1)[0] or 0) for answer in answers]
 
 
-def _changed(keys: KeySpace, server: Transport, since: Sequence[int], others: Sequence[bytes] = ()) -> int:
-    """Return how many entries have changed since these versions of the buckets: there, or merged from these others.
+def _changed(keys: KeySpace, server: Transport, since: Sequence[int], others: Sequence[bytes] = ()) -> list[int]:
+    """Return how many entries of each bucket have changed since these versions: there, or merged from these others.
 
     What is only noted is looked up by name: it may be in several notes, and in the change index too.
     """
     counts: list[Command] = []
-    looks: list[tuple[int, Command]] = []  # version from which on a name is among those that are counted anyway
+    looks: list[tuple[int, int, Command]] = []  # bucket; version from which on a name is counted anyway
     notes = server.ask([ask_for_notes(keys.index(bucket), least) for bucket, least in enumerate(since)])
     for bucket, (least, raw) in enumerate(zip(since, notes, strict=True)):
         index = keys.index(bucket)
         indexes = [index, *(keys.merged(bucket, name) for name in others)]
         counts += [Command(None, (each,), (b"(%d" % least, b"+inf"), b"ZCOUNT") for each in indexes]
         some = pieces(sorted(noted_in(raw)), _LOOKED_UP)
-        looks += [(least, Command(None, (index,), names, b"ZMSCORE")) for names in some]
-    answers = server.ask([*counts, *(look for _, look in looks)])
-    only_noted = 0
-    for (least, look), raw in zip(looks, answers[len(counts) :], strict=True):
-        only_noted += sum(_number(score or 0) <= least for score in list_of(raw, len(look.args)))
-    return sum(map(_number, answers[: len(counts)])) + only_noted
+        looks += [(bucket, least, Command(None, (index,), names, b"ZMSCORE")) for names in some]
+    answers = server.ask([*counts, *(look for _, _, look in looks)])
+    each = len(counts) // max(1, len(since))
+    changed = [sum(map(_number, answers[each * bucket : each * (bucket + 1)])) for bucket in range(len(since))]
+    for (bucket, least, look), raw in zip(looks, answers[len(counts) :], strict=True):
+        changed[bucket] += sum(_number(score or 0) <= least for score in list_of(raw, len(look.args)))
+    return changed
 
 
 def traffic(keys: KeySpace, server: Transport, region: str, since: Sequence[int], seconds: float) -> Traffic:
     """Return what changed since these versions, which were those of so many seconds ago. Cost: 4 round trips."""
-    changed = _changed(keys, server, since)
+    changed = sum(_changed(keys, server, since))
     indexes = [keys.index(bucket) for bucket in range(keys.buckets)]
     asked = [Command(None, (x,), (b"+inf", b"(0", b"LIMIT", 0, _SAMPLE), b"ZREVRANGEBYSCORE") for x in indexes]
     samples = server.ask(asked)

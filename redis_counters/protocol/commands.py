@@ -51,6 +51,7 @@ class Script(Enum):
     REGION_JOIN = "region_join"
     MEMBERS_SET = "members_set"
     MARKS_SET = "marks_set"
+    EXCHANGE_BEAT = "exchange_beat"
     ENTRIES_FORGET = "entries_forget"
 
 
@@ -156,6 +157,7 @@ CONTRACTS: dict[Script, Contract] = {
     Script.REGION_JOIN: Contract(("registry", "index"), ("generation",), ("OK",), more_keys="shards"),
     Script.MEMBERS_SET: Contract(("meta",), ("region", "id"), ("OK", "BOUND"), more_args="members"),
     Script.MARKS_SET: Contract(("marks",), (), ("OK",), more_args="values"),
+    Script.EXCHANGE_BEAT: Contract(("marks",), ("source", "by", "clock", "every"), ("OK",)),
     Script.ENTRIES_FORGET: Contract((), (), ("OK",), more_keys="shards"),
 }
 

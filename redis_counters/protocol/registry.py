@@ -94,6 +94,12 @@ def time_of(raw: object) -> int:
     return int(seconds)
 
 
+def milliseconds_of(raw: object) -> int:
+    """Return the milliseconds out of the answer to `TIME`."""
+    seconds, micros = time_of(raw), list_of(raw, 2)[1]
+    return seconds * 1000 + int(micros if isinstance(micros, (int, bytes)) else 0) // 1000
+
+
 def scanned(raw: object, *, fields: bool) -> tuple[bytes, Any] | None:
     """Return the next cursor and a page: of names, or of a hash's fields, as a list or a dict of bytes.
 

@@ -260,6 +260,7 @@ def test_a_plain_server(server: RealServer) -> None:
         "replication": OK,
         "permissions": OK,
         "namespace": OK,
+        "clock": OK,
         "client retries": OK,
         "client connection": OK,
     }

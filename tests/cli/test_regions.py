@@ -298,6 +298,53 @@ def test_list_shows_who_takes_part_and_how_far_apart_they_are(servers: list[Real
     assert b"likes\t7\t4\t3\n" in plain.stdout
 
 
+def an_hour_passes(server: RealServer) -> None:
+    """What a region keeps of times says that all of it was an hour earlier."""
+    client: Any = server.client()
+    for key in client.scan_iter("{rc:*}:m"):
+        for field, value in client.hgetall(key).items():
+            if field[:2] in (b"t:", b"h:"):
+                at, *rest = value.split(b" ")
+                client.hset(key, field, b" ".join([b"%d" % (int(at) - 3_600_000), *rest]))
+    for key in client.scan_iter("{rc:*}:a"):
+        if moments := client.hget(key, "h"):
+            earlier = (b"%b:%d" % (v, int(at) - 3600) for v, at in (each.split(b":") for each in moments.split(b" ")))
+            client.hset(key, "h", b" ".join(earlier))
+
+
+def test_lag_is_the_age_of_the_oldest_change_that_is_not_told(servers: list[RealServer]) -> None:
+    """No exchange runs any more: what was counted last waits since then, and not since the exchange ended."""
+    add(servers[0], "likes", 4)
+    add(servers[0], "often", 4)
+    exchange(servers[:2])
+    exchange(servers[:2])  # (then each knows that the other has all)
+    for server in servers[:2]:
+        an_hour_passes(server)
+    us, eu = 1, 0
+    pairs = told("regions", "list", *arguments(servers[:2]))["pairs"]
+    assert [pair["lag"] for pair in pairs] == [0, 0]
+    assert all(3600 <= pair["heartbeat"] < 3700 for pair in pairs)
+    assert pairs[0]["exchange"] == pairs[1]["exchange"]
+    assert all(abs(pair["clock_skew"]) < 2 for pair in pairs)
+    add(servers[0], "likes", 3)
+    pairs = told("regions", "list", *arguments(servers[:2]))["pairs"]
+    assert [pair["behind"] for pair in pairs] == [0, 1]
+    assert pairs[eu]["lag"] == 0
+    assert 0 < pairs[us]["lag"] < 100
+    for server in servers[:2]:
+        an_hour_passes(server)
+    for _ in range(3):
+        add(servers[0], "often", 1)
+    pairs = told("regions", "list", *arguments(servers[:2]))["pairs"]
+    assert 3600 <= pairs[us]["lag"] < 3700
+    plain = run(None, "regions", "list", *arguments(servers[:2]))
+    assert b"eu\tus\tmember\t0.0 s\t0\t72" in plain.stdout
+    exchange(servers[:2])
+    pairs = told("regions", "list", *arguments(servers[:2]))["pairs"]
+    assert [pair["lag"] for pair in pairs] == [0, 0]
+    assert all(pair["heartbeat"] < 100 for pair in pairs)
+
+
 @pytest.mark.parametrize("name", ["main", "eu"])
 def test_before_anything_was_exchanged_nobody_knows_anybody(servers: list[RealServer], name: str) -> None:
     """Who has named no region yet may be given any name, as an exchange does."""

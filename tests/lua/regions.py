@@ -57,6 +57,12 @@ def enter(bucket: Bucket, most: int = 1000) -> Answer:
     return bucket.call(Script.NOTES_ENTER, [REGISTRY, INDEX], [most])
 
 
+def beat(
+    bucket: Bucket, source: bytes = PEER, by: bytes = b"here.1", clock: Argument = 1, every: Argument = 60000
+) -> Answer:
+    return bucket.call(Script.EXCHANGE_BEAT, [MARKS], [source, by, clock, every])
+
+
 def notes(bucket: Bucket) -> dict[int, list[bytes]]:
     """Return what is noted, by version."""
     found: Any = bucket.client.zrangebyscore(INDEX, "-inf", "(0", withscores=True)

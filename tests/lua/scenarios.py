@@ -342,6 +342,10 @@ def marks_set(bucket: Bucket) -> Answer:
     return regions.set_marks(bucket, b"j", b"1")
 
 
+def beaten(bucket: Bucket) -> Answer:
+    return regions.beat(bucket)
+
+
 def forgotten(bucket: Bucket) -> Answer:
     bucket.client.hset(A, mapping={"d": "gen00.1", "@us/gen00.0+": 5, "~@us/gen00.0+": 5, "@/gen00.0+": 1})
     return regions.forget(bucket, A)
@@ -446,6 +450,7 @@ SCENARIOS: dict[tuple[Script, str], Scenario] = {
     (Script.MEMBERS_SET, "OK"): named_among_regions,
     (Script.MEMBERS_SET, "BOUND"): named_otherwise,
     (Script.MARKS_SET, "OK"): marks_set,
+    (Script.EXCHANGE_BEAT, "OK"): beaten,
     (Script.ENTRIES_FORGET, "OK"): forgotten,
 }
 
@@ -512,6 +517,13 @@ def most_marks(bucket: Bucket, names: Sequence[bytes]) -> Callable[[Bucket], Ans
     return lambda given: regions.set_marks(given, *values)
 
 
+def most_beats(bucket: Bucket, names: Sequence[bytes]) -> Callable[[Bucket], Answer]:
+    """Exchanges that are gone."""
+    for n in range(len(names)):
+        bucket.client.hset(regions.MARKS, f"h:us gone.{n}", "1 1 1")
+    return regions.beat
+
+
 def most_to_forget(bucket: Bucket, names: Sequence[bytes]) -> Callable[[Bucket], Answer]:
     for name in names:
         bucket.client.hset(name, mapping={"d": "gen00.1", "@us/gen00.0+": 5, "~@us/gen00.0+": 5})
@@ -529,6 +541,7 @@ REGIONS: dict[Script, Callable[[Bucket, Sequence[bytes]], Callable[[Bucket], Ans
     Script.ENTRIES_DROP: most_to_drop,
     Script.MEMBERS_SET: most_members,
     Script.MARKS_SET: most_marks,
+    Script.EXCHANGE_BEAT: most_beats,
     Script.ENTRIES_FORGET: most_to_forget,
 }
 

@@ -31,8 +31,10 @@ NOTED = {
     "score": "a version",
     "its": "the same",
 }
+MOMENTS = {"at": "a time in seconds", "seconds": "the same"}
 STAMPED = {
     **NOTED,
+    **MOMENTS,
     "settled[3]": "versions count up from 1",
     "settled[4] or '0'": "how many names are noted",
     "call('HGET', registry, 'p')": "the same",
@@ -132,12 +134,14 @@ NUMBERS: dict[Script, dict[str, str]] = {
         "digits": "ten digits of a count, of which 900,000 are added up",
         "settled[2] or '0'": "numbers of actors and dots count up from 1",
         **NOTED,
+        **MOMENTS,
     },
-    Script.SHARD_FLOOR: {"version": "versions count up from 1", **NOTED},
+    Script.SHARD_FLOOR: {"version": "versions count up from 1", **NOTED, **MOMENTS},
     Script.SHARD_RENEW: {
         "digits": TEN_DIGITS,
         "call('HGET', registry, 'n') or '0'": "numbers of actors and dots count up from 1",
         **NOTED,
+        **MOMENTS,
     },
     Script.CHANGES_LIST: {
         "text": "inside `whole`",
@@ -157,7 +161,7 @@ NUMBERS: dict[Script, dict[str, str]] = {
         "ARGV[1] or ''": "how many names are to be entered",
         **NOTED,
     },
-    Script.DOTS_SETTLE: {},
+    Script.DOTS_SETTLE: MOMENTS,
     Script.ENTRIES_READ: {"digits": TEN_DIGITS, "count": TEN_DIGITS, **TIME},
     Script.ENTRIES_MERGE: {
         "digits": TEN_DIGITS,
@@ -188,6 +192,13 @@ NUMBERS: dict[Script, dict[str, str]] = {
     },
     Script.MEMBERS_SET: {},
     Script.MARKS_SET: {},
+    Script.EXCHANGE_BEAT: {
+        "text": "inside `whole`",
+        "ARGV[3] or ''": "clock, a time in milliseconds",
+        "ARGV[4] or ''": "every, milliseconds",
+        "string.match(beats[i], '^%d+') or ''": "a time in milliseconds",
+        **TIME,
+    },
     Script.ENTRIES_FORGET: {},
 }
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from redis_counters.drivers.chance import mint
+from redis_counters.drivers.chance import default_display, mint
 from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.urls import Opened, open_url
@@ -67,7 +67,8 @@ class Places(Generic[T]):
     ) -> None:
         grouped = any(getattr(place.transport, "grouped", False) for place in places.values())
         buckets = CLUSTER_BUCKETS if grouped else DEFAULT_BUCKETS
-        options = Options(namespace, interval, durability, buckets, monotonic, random.random, mint)
+        by = f"{'_'.join(default_display().split())[-40:]}:{mint()[:4]}".encode()
+        options = Options(namespace, interval, durability, buckets, monotonic, random.random, mint, by)
         self.common = Common(options)
         self.places = dict(places)
         self.pairs: dict[Link, Pair] = {}

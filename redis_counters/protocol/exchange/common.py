@@ -23,6 +23,7 @@ class Options:
     clock: Callable[[], float]
     chance: Callable[[], float]
     mint: Callable[[], str]
+    by: bytes = b"-"  # name of this exchange, for people
     quiet: float = QUIET
 
 

@@ -18,6 +18,8 @@ class PairStats:
     ``bytes``: sent to and received from both regions, as Redis's protocol counts them (within 1 %, without TCP).
     ``bytes_per_entry``: of these, what an entry takes on its way, on average: its text and its name, without the
     commands around them. ``entries_per_second``: while it was pulling.
+    ``heartbeat``: when the destination's Redis heard last that this exchange has got through, by its clock; epoch
+    seconds. ``clock_skew``: seconds by which the source's clock is ahead of that one, as far as the way allows to tell.
     ``failures``: rounds, or single buckets of a round, that did not go through. ``refused``: shards that the
     destination (or the source) refused. ``unconfirmed``: times that ``durability`` was not confirmed, so that nothing
     went on. ``last_error``: of the last failure; None after a round that went through.
@@ -35,6 +37,8 @@ class PairStats:
     failures: int = 0
     refused: int = 0
     unconfirmed: int = 0
+    heartbeat: float | None = None
+    clock_skew: float | None = None
     last_error: str | None = None
 
 

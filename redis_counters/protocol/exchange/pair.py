@@ -10,8 +10,21 @@ from collections.abc import Callable, Generator, Iterator
 from typing import TypeVar
 
 from redis_counters.errors import CounterError, SchemaMismatch, Unavailable, reworded
-from redis_counters.protocol.commands import Command
-from redis_counters.protocol.exchange.asks import DESTINATION, SOURCE, WINDOW, Asks, Job, Meter, Steps, on, together
+from redis_counters.protocol.answers import all_answered, reply_of
+from redis_counters.protocol.commands import Command, Script
+from redis_counters.protocol.exchange.asks import (
+    DESTINATION,
+    SOURCE,
+    WINDOW,
+    Ask,
+    Asks,
+    Job,
+    Meter,
+    Steps,
+    on,
+    together,
+)
+from redis_counters.protocol.exchange.beats import pause
 from redis_counters.protocol.exchange.bucket import Bucket
 from redis_counters.protocol.exchange.common import Common
 from redis_counters.protocol.exchange.comparing import Comparison
@@ -24,6 +37,7 @@ from redis_counters.protocol.exchange.route import Route
 from redis_counters.protocol.exchange.schedule import Schedule
 from redis_counters.protocol.exchange.tally import Tally
 from redis_counters.protocol.exchange.tidying import EVERY, tidy
+from redis_counters.protocol.registry import milliseconds_of
 
 T = TypeVar("T")
 
@@ -51,6 +65,8 @@ class Pair:
         self.stale = False  # what was agreed upon when connecting may not hold any more
         self.error: CounterError | None = None  # of a bucket, in the last round
         self.key = frozenset(self.names)
+        self.next_beat = 0.0
+        self.regular = False  # there are rounds, not only `run_once`
 
     # -- connecting
 
@@ -166,6 +182,8 @@ class Pair:
             self.tally.seconds += clock() - began
         if self.compares and not self.stale:
             yield from together(self._comparisons())
+        self.regular = True
+        yield from self._beats()
         self.error = self.error or next((b.error for b in self.buckets if b.error is not None), None)
         if self.error is None and not self.stale:
             self.tally.last_error = None
@@ -186,6 +204,7 @@ class Pair:
         )
         if self.tally.entries > entries:
             self.tally.seconds += clock() - began
+        yield from self._beats()
 
     def compare_all(self, done: set[int]) -> Steps:
         """All that there is was compared, and repaired. ``done``: as in `pull_all`."""
@@ -195,6 +214,25 @@ class Pair:
             yield from together(
                 Job(_noting(self._compare(bucket), bucket, done), self._failed, self.tally.comparing) for bucket in left
             )
+
+    def _beats(self) -> Steps:
+        """The destination hears that this exchange has got through, if it did, and if it is time for that."""
+        now = self.common.options.clock()
+        if self.error is None and not self.stale and self.next_beat <= now and not any(b.error for b in self.buckets):
+            yield from together(iter([Job(self._beat(now), self._failed, self.tally.comparing)]))
+
+    def _beat(self, began: float) -> Asks[None]:
+        options, route = self.common.options, self.route
+        assert route is not None
+        every = pause(len(self.buckets))
+        (raw,) = all_answered((yield Ask(SOURCE, [route.clock()])))
+        clock = milliseconds_of(raw)
+        told = route.beat(options.by, clock, int(every * 1000) if self.regular else 0)
+        (raw,) = all_answered((yield Ask(DESTINATION, [told])))
+        at = reply_of(raw, Script.EXCHANGE_BEAT).number(0)
+        took = options.clock() - began  # the second clock was read that much later at most
+        self.tally.beat, self.tally.skew = at / 1000, (clock - at) / 1000 + took / 2
+        self.next_beat = began + every
 
     def failed(self, error: CounterError) -> None:
         """A round, or connecting, has ended with this error: what is known of marks is not known any more."""
@@ -327,6 +365,8 @@ class Pair:
             failures=tally.failures,
             refused=tally.refused,
             unconfirmed=tally.unconfirmed,
+            heartbeat=tally.beat,
+            clock_skew=tally.skew,
             last_error=tally.last_error,
         )
 

@@ -8,6 +8,7 @@ from redis_counters.protocol.commands import Argument, Command, Script
 from redis_counters.protocol.durability import Durability, confirm
 from redis_counters.protocol.exchange.marks import WRITTEN, field_of
 from redis_counters.protocol.keys import KeySpace
+from redis_counters.protocol.registry import time
 
 
 class Route:
@@ -112,6 +113,14 @@ class Route:
     def mark_of(self, side: int, bucket: int) -> Command:
         """Ask a side for its mark for the other."""
         return Command(None, (self.keys.marks(bucket),), (field_of(self.names[1 - side]),), b"HGET")
+
+    def clock(self) -> Command:
+        """Ask the source for its server's time."""
+        return time(self.keys.registries[0])
+
+    def beat(self, by: bytes, clock: int, every: int) -> Command:
+        """Tell the destination that this exchange has got through; times in milliseconds."""
+        return Command(Script.EXCHANGE_BEAT, (self.keys.marks(0),), (self.source, by, clock, every))
 
     def version(self, bucket: int) -> Command:
         """Ask the source for the version of its last change: the cheapest question there is."""

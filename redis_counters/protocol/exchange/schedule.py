@@ -5,7 +5,7 @@ from __future__ import annotations
 from redis_counters.protocol.exchange.comparing import Comparison
 
 CYCLE = 300.0  # seconds that it takes at least to go through everything once
-RATE = 150 / 60  # bytes a second and bucket; looks for changes take another 600 bytes a minute and pair of regions
+RATE = 140 / 60  # bytes a second and bucket; looks for changes, and heartbeats, take another 830 a minute
 PAUSE = 1.0  # seconds after one that failed
 FIRST = 10.0  # seconds within which the first one begins
 

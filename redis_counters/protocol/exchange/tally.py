@@ -30,6 +30,8 @@ class Tally:
         self.last_error: str | None = None
         # Shards of which a peer had more of a region's own counts than the region itself; source and destination.
         self.behind = [0, 0]
+        self.beat: float | None = None  # when the destination heard of this exchange last, by its clock
+        self.skew: float | None = None  # seconds by which the source's clock was ahead of that
         self.refusals: list[str] = []  # that nobody was told of yet
 
     def merged(self, members: Sequence[bytes], texts: Sequence[bytes], changed: int) -> None:

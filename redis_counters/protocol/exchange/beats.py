@@ -1,0 +1,51 @@
+"""Heartbeats: what an exchange says of itself in a region, for each region whose changes it brings there.
+
+They lie among the marks of the first bucket (`exchange_beat`), one for each source and exchange.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+FEW = 8  # buckets; where there are fewer, heartbeats are as much rarer, so as to take no larger part of what is sent
+EVERY = 60.0  # seconds
+LATE = 3  # of its intervals an exchange may miss, and half a minute, before it is taken for gone
+_PREFIX = b"h:"
+
+
+class Beat(NamedTuple):
+    """One of them. Milliseconds: ``at`` by the region's clock, ``clock`` by the source's; ``every``: 0 for the last."""
+
+    source: bytes
+    by: bytes
+    at: int
+    clock: int
+    every: int
+
+    @property
+    def skew(self) -> float:
+        """By how many seconds the source's clock was ahead of the region's, but for what the message took."""
+        return (self.clock - self.at) / 1000
+
+    def late(self, now: int) -> bool:
+        """True if the exchange has said nothing for longer than it should; ``now``: of the region's clock."""
+        return now > self.at + LATE * self.every + 30_000
+
+
+def pause(buckets: int) -> float:
+    """Return the seconds between heartbeats of one exchange for one source."""
+    return EVERY * max(1.0, FEW / buckets)
+
+
+def beats_in(marks: Mapping[bytes, bytes]) -> list[Beat]:
+    """Return the heartbeats among these marks, the latest first."""
+    return sorted(_beats(marks.items()), key=lambda beat: -beat.at)
+
+
+def _beats(fields: Iterable[tuple[bytes, bytes]]) -> Iterable[Beat]:
+    for field, value in fields:
+        source, _, by = field[len(_PREFIX) :].partition(b" ")
+        numbers = value.split(b" ")
+        if field.startswith(_PREFIX) and len(numbers) == 3 and all(map(bytes.isdigit, numbers)):
+            yield Beat(source, by, *map(int, numbers))
