@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -14,12 +16,16 @@ from redis_counters import CounterError
 from redis_counters.protocol.commands import Script
 from tests.simulation.breaks import BEGIN, BREAKS, Break, broken
 from tests.simulation.ledger import Violation
-from tests.simulation.plan import FAULTS, make_plan
+from tests.simulation.plan import FAULTS, Plan, make_plan
 from tests.simulation.server import script_texts
 from tests.simulation.steps import run
 
 MOST = 6000  # schedules until it must be caught
 STUCK = 20  # seconds; a schedule takes some milliseconds
+KEPT = {
+    json.loads(line)["break"]: Plan.from_json(line)
+    for line in Path(__file__).with_name("noticed.jsonl").read_text().splitlines()
+}
 NOTICED = (AssertionError, CounterError, TimeoutError)  # of which a Violation is one
 
 
@@ -42,9 +48,13 @@ def no_longer_than(seconds: int) -> Iterator[None]:
 @pytest.mark.parametrize("what", BREAKS, ids=lambda what: what.name.replace(" ", "-"))
 @pytest.mark.timeout(600)
 def test_what_is_broken_is_caught(what: Break) -> None:
-    """By the first few schedules, mostly."""
+    """By the first few schedules, mostly, or by one that is kept for it."""
     begin = BEGIN.get(what.name, 0)
     noticed: tuple[type[Exception], ...] = (*NOTICED, *what.crashes)
+    if what.name in KEPT:
+        with broken(what) as texts, pytest.raises(noticed), no_longer_than(STUCK):
+            run(KEPT[what.name], texts)
+        return
     with broken(what) as texts:
         tried = 0
         for seed in range(begin, begin + 100 * MOST):
@@ -60,10 +70,18 @@ def test_what_is_broken_is_caught(what: Break) -> None:
             assert tried < MOST, f"{what.name}: not caught by {tried} schedules"
 
 
+@pytest.mark.parametrize("name", KEPT)
+def test_a_kept_schedule_is_well_with_the_rule(name: str) -> None:
+    """It notices the break, and nothing else."""
+    run(KEPT[name])
+
+
 def test_breaks_are_one_each() -> None:
+    """Each has a name of its own, and what is kept for them is for one that there is."""
     assert len({what.name for what in BREAKS}) == len(BREAKS)
     assert {what.fault for what in BREAKS} <= {"", *FAULTS}
-    assert BEGIN.keys() <= {what.name for what in BREAKS}
+    assert BEGIN.keys() | KEPT.keys() <= {what.name for what in BREAKS}
+    assert BEGIN.keys().isdisjoint(KEPT)
 
 
 def test_a_broken_break_is_no_proof() -> None:
