@@ -14,6 +14,8 @@ ARGV   1 region      name of this one
        3 shown       1: to be looked at, not merged; then what is counted under an unknown dot is told, too; 0 else
 REPLY  a list, one text per shard: empty if there is no such key, or one that is sealed; "!" and the error where it
        cannot be told; behind a text a newline, "!" and the error, if an entry cannot, or k: then it is left out
+       and with `shown`, where peers have told back more of the own live dot than was counted under it then, a newline,
+       "?", its name, what was told and the floors, and what is counted, up and down: "NAME,P,N,FP,FN,P,N"
 ERROR  BADARG ...    nothing is read
 COST   O(shards); up to 2 commands each; and one for notes, of which all names are read; writes nothing
 ]]
@@ -64,11 +66,16 @@ local function text_of(key)
   end
   local shards, own, plus, minus, entries, wrong = held(key, fields)
   if not shards then return own and '!' .. own or '' end
-  if shown ~= '1' and is_unknown(key, own) then plus, minus = '0', '0' end
+  local back = ''
+  if is_unknown(key, own) then
+    if shown ~= '1' then plus, minus = '0', '0' end
+  elseif shown == '1' and entries and entries[own] and (entries[own][1] ~= '0' or entries[own][2] ~= '0') then
+    back = '\n?' .. own .. ',' .. concat(entries[own], ',') .. ',' .. plus .. ',' .. minus
+  end
   local expiry = expiry_of(key)
   if expiry == -2 then return '' end
   local text = shards .. (expiry > 0 and format(' %.0f', expiry) or ' 0')
-  wrong = wrong and '\n!' .. wrong or ''
+  wrong = back .. (wrong and '\n!' .. wrong or '')
   if not entries then
     if (plus == '0' and minus == '0') or region == without then return text .. wrong end
     return text .. ' ' .. own .. ',' .. plus .. (minus ~= '0' and ',' .. minus or '') .. wrong

@@ -14,20 +14,21 @@ from functools import reduce
 from typing import NamedTuple
 
 from redis_counters.crdt.regional import RegionalShard, parse_text
-from redis_counters.protocol.exchange.texts import told_of
+from redis_counters.protocol.exchange.texts import told_back, told_of
 
 
 @dataclass(frozen=True, slots=True)
 class State:
     """A shard as one region has it. ``error``: it could not be read; nothing else is known then.
 
-    ``wrong``: an entry of it could not, and is not among the others.
+    ``wrong``: an entry of it could not, and is not among the others. ``back``: as `told_back` has it.
     """
 
     shard: RegionalShard = field(default_factory=RegionalShard)
     there: bool = True
     error: str = ""
     wrong: str = ""
+    back: tuple[bytes, list[int]] | None = None
 
 
 def state_of(text: bytes) -> State:
@@ -36,7 +37,7 @@ def state_of(text: bytes) -> State:
     shown = wrong.decode("utf-8", "replace")
     if shown and not told:
         return State(there=False, error=shown)
-    return State(parse_text(told), there=bool(told), wrong=shown)
+    return State(parse_text(told), there=bool(told), wrong=shown, back=told_back(text))
 
 
 class Why(Enum):
@@ -45,7 +46,9 @@ class Why(Enum):
     NOT_PULLED = "not pulled yet"
     MISSING = "key missing: deleted by hand, or evicted"
     LOST = "lost, though it was pulled: the next comparison brings it back"
-    AHEAD = "others are ahead of the owner: a fail-over, or a restored backup"
+    AHEAD = "others are ahead of the owner: after a restored backup what it counts anew is lost, until 'regions renew'"
+    BEHIND = "fell back behind its peers: as much of what it counts anew is lost, until 'regions renew'"
+    CAUGHT_UP = "fell back behind its peers: counts are lost, if not all processes went on; told until 'regions renew'"
     FLOOR = "floor missing: a reset or a deletion has not arrived"
     EVICTED = "evicted: nothing is exchanged with it"
     SHARDS = "number of shards not told yet"
@@ -57,7 +60,7 @@ class Gap(NamedTuple):
     """What a region lacks of one entry, ``REGION/DOT``, which is empty where it is none of an entry.
 
     ``wanted``: the entry's increments, decrements and floors, when it has it. ``has`` and ``lacks``: what the entry
-    contributes to the counter there now, and what is missing of that.
+    contributes to the counter there now, and what is missing of that. ``expiry``: when the counter does; 0: never.
     """
 
     region: str
@@ -67,6 +70,7 @@ class Gap(NamedTuple):
     lacks: int
     why: Why
     note: str = ""
+    expiry: int = 0
 
     @property
     def owner(self) -> str:
@@ -78,12 +82,14 @@ class Gap(NamedTuple):
 class Known:
     """What is known besides, of the shard and its regions. ``known_here``: regions that remember to have had the key.
 
-    ``pulled``: (region, owner) where the region's mark says that it has what the owner changed last.
+    ``pulled``: (region, owner) where the region's mark says that it has what the owner changed last. ``now``: the time
+    of each region's server, epoch milliseconds: by its own clock a counter expires there.
     """
 
     evicted: frozenset[str] = frozenset()
     known_here: frozenset[str] = frozenset()
     pulled: frozenset[tuple[str, str]] = frozenset()
+    now: Mapping[str, int] = field(default_factory=dict)
 
 
 NOTHING = Known()
@@ -97,21 +103,42 @@ def gaps(states: Mapping[str, State], known: Known = NOTHING) -> Iterator[Gap]:
         if state.error:
             yield Gap(region, b"", (), 0, 0, Why.UNREADABLE, state.error)
             continue
+        if 0 < goal.expiry <= known.now.get(region, 0):
+            continue  # it has expired there, and nothing is told to it any more
         if state.wrong:
             yield Gap(region, b"", (), 0, 0, Why.UNREADABLE, state.wrong)
+        if state.back is not None:
+            yield from _behind(region, *state.back)
         for place in goal.places():
             wanted, has = tuple(goal.entry(place)), tuple(state.shard.entry(place))
             if not _enough(has, wanted):
                 why = _why(region, owner_of(place), state, has, wanted, known)
-                yield Gap(region, place, wanted, _value(has), _value(wanted) - _value(has), why)
+                yield Gap(region, place, wanted, _value(has), _value(wanted) - _value(has), why, expiry=goal.expiry)
         if state.there and state.shard.shards < goal.shards:
             yield _simple(region, Why.SHARDS, state.shard.shards, goal.shards)
         if state.there and state.shard.expiry + _ROUGHLY < goal.expiry:
             yield _simple(region, Why.EXPIRY, state.shard.expiry, goal.expiry)
 
 
-def closed(gap: Gap, state: State) -> bool:
-    """True if the region, whose state is this one by now, has what it lacked before."""
+def _behind(region: str, place: bytes, counts: list[int]) -> Iterator[Gap]:
+    """That peers had more of the live entry than the region, which it may have passed since.
+
+    (A total at its floor was moved there, with a counter that got fewer shards.)
+    """
+    told, floors, live = counts[:2], counts[2:4], counts[4:]
+    lacks = [max(0, one - other) for one, other in zip(told, live, strict=True)]
+    if any(lacks):
+        yield Gap(region, place, tuple(told), live[0] - live[1], sum(lacks), Why.BEHIND)
+    elif any(one > floor for one, floor in zip(told, floors, strict=True)):
+        yield Gap(region, place, tuple(told), live[0] - live[1], 0, Why.CAUGHT_UP)
+
+
+def closed(gap: Gap, state: State, now: int = 0) -> bool:
+    """True if the region, whose state is this one by now, has what it lacked before; or it has expired there."""
+    if 0 < gap.expiry <= now:
+        return True
+    if gap.why in (Why.BEHIND, Why.CAUGHT_UP):
+        return state.back is None or not list(_behind(gap.region, *state.back))
     if gap.why is Why.UNREADABLE or state.error:
         return not (state.error or state.wrong)
     if gap.why is Why.SHARDS:

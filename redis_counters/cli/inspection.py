@@ -15,7 +15,7 @@ from redis_counters.crdt.slotmap import Half
 from redis_counters.errors import Refused
 
 if TYPE_CHECKING:
-    from redis_counters.protocol.inspection import Inspection, ShardView
+    from redis_counters.protocol.inspection import ActorView, Inspection, RegionView, ShardView
 
 COLUMNS = ["shard", "actor", "total", "floor", "state", "seen", "writer"]
 NUMBERS = ["shard", "total", "floor"]
@@ -61,7 +61,7 @@ def _show(name: str, found: Inspection, *, as_json: bool) -> None:
     if rows:
         output.print_table("", COLUMNS, rows, numbers=NUMBERS, folded=_FOLDED)
     if found.regions:
-        cells = [[name, str(told.value), _as_of(told.as_of, time.time())] for name, told in found.regions.items()]
+        cells = [[name, str(told.value), _as_of(told, time.time())] for name, told in found.regions.items()]
         cells[0][2] = "now"  # it is the region that was asked
         output.print_table("", ["region", "of the value", "as of"], cells, numbers=["of the value"])
 
@@ -79,7 +79,7 @@ def _rows(part: ShardView, found: Inspection, now: float) -> Iterator[list[str]]
             floor, view = half.floors.get(actor, 0), found.actors.get(actor)
             known = ["", "", ""]
             if view:
-                known = [view.state, _age(view.last_seen, now), output.printable(view.display.encode())]
+                known = [view.state, _age(view, now), output.printable(view.display.encode())]
             yield [str(part.shard), _text(actor), f"{sign}{total}", f"{sign}{floor}" if floor else "", *known]
     for place in part.entries.places():
         plus, minus, floor_plus, floor_minus = part.entries.entry(place)
@@ -93,13 +93,17 @@ def _rows(part: ShardView, found: Inspection, now: float) -> Iterator[list[str]]
                 yield [str(part.shard), _text(place), *shown, state, "", ""]
 
 
-def _as_of(at: float | None, now: float) -> str:
-    return "not known" if at is None else f"{how_long(int(now - at))} ago"
+def _as_of(view: RegionView, now: float) -> str:
+    if view.as_of is None:
+        return "not known"
+    return f"{how_long(int(now - view.as_of if view.age is None else view.age))} ago"
 
 
-def _age(seen: int, now: float) -> str:
-    """How long ago a time of the server was, by the clock of this machine."""
-    return f"{how_long(int(now - seen))} ago" if seen else ""
+def _age(view: ActorView, now: float) -> str:
+    """How long ago it was seen, by the server's clock; by this machine's where that may not be asked."""
+    if not view.last_seen:
+        return ""
+    return f"{how_long(int(now - view.last_seen) if view.age is None else view.age)} ago"
 
 
 def how_long(seconds: int) -> str:

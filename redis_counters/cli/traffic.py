@@ -10,6 +10,7 @@ from redis_counters.drivers.transport import Transport
 from redis_counters.protocol.answers import list_of
 from redis_counters.protocol.commands import Command, ErrorReply, Script, hmget, pieces
 from redis_counters.protocol.exchange.notes import ask_for_notes, noted_in
+from redis_counters.protocol.exchange.texts import told_of
 from redis_counters.protocol.keys import KeySpace
 from redis_counters.protocol.refusals import error_for
 
@@ -84,7 +85,7 @@ def traffic(keys: KeySpace, server: Transport, region: str, since: Sequence[int]
         if some
     ]
     texts = [text for answer in (server.ask(reads) if reads else []) for text in list_of(answer)]
-    told = [len(text) for text in texts if isinstance(text, bytes) and text]
+    told = [len(told_of(text)[0]) for text in texts if isinstance(text, bytes) and text]
     names = [len(member) for some in members for member in some]
     size = sum(told) / len(told) + sum(names) / len(names) if told else None
     return Traffic(size, changed / seconds if seconds else None)

@@ -16,7 +16,7 @@ from redis_counters.protocol.exchange.joining import walk_over
 from redis_counters.protocol.exchange.notes import ask_for_notes, noted_in
 from redis_counters.protocol.keys import KeySpace, name_of, shard_of
 from redis_counters.protocol.refusals import error_for
-from redis_counters.protocol.registry import scanned
+from redis_counters.protocol.registry import milliseconds_of, scanned, time
 
 PAGE = 250  # shards that one script reads
 _SCANNED = 1_000  # members of one answer
@@ -62,6 +62,7 @@ class Verifier:
         self._regions, self._keys, self._show = regions, keys, show
         self._evicted = evicted_of({region.name: region.facts for region in regions})
         self._names = sorted({name for region in regions for name in (region.name, *region.facts.members)})
+        self._now: dict[str, int] = {}  # by region: its server's clock, when texts were last read
         self.found = Comparison()
 
     def compare(self) -> None:
@@ -86,11 +87,14 @@ class Verifier:
             for page in pieces([shard for shard in waiting if shard.bucket == bucket], PAGE):
                 texts = self._texts(page)
                 for place, shard in enumerate(page):
-                    left = [gap for gap in waiting[shard] if not closed(gap, state_of(texts[gap.region][place]))]
+                    left = [gap for gap in waiting[shard] if not self._closed(gap, texts[gap.region][place])]
                     if left:
                         waiting[shard] = left
                     else:
                         del waiting[shard]
+
+    def _closed(self, gap: Gap, text: bytes) -> bool:
+        return closed(gap, state_of(text), self._now[gap.region])
 
     def _compare(self, page: Sequence[Shard], known: Mapping[str, set[Shard]]) -> None:
         texts = self._texts(page)
@@ -105,7 +109,7 @@ class Verifier:
         pulled = self._pulled(list(differing))
         for shard, here in differing.items():
             remembered = frozenset(name for name, shards in known.items() if shard in shards)
-            facts = Known(self._evicted, remembered, frozenset(pulled[shard]))
+            facts = Known(self._evicted, remembered, frozenset(pulled[shard]), dict(self._now))
             if found := list(gaps({name: state_of(text) for name, text in here.items()}, facts)):
                 if len(self.found.gaps) < MOST_GAPS:
                     self.found.gaps[shard] = found
@@ -118,7 +122,9 @@ class Verifier:
         keys = [index, *(self._keys.shard_key(shard.name, shard.number)[1] for shard in page)]
         found = {}
         for region in self._regions:
-            (raw,) = region.server.ask([Command(Script.ENTRIES_READ, keys, (region.name.encode(), b"", 1))])
+            reading = Command(Script.ENTRIES_READ, keys, (region.name.encode(), b"", 1))
+            raw, at = region.server.ask([reading, time(self._keys.registries[page[0].bucket])])
+            self._now[region.name] = milliseconds_of(at)
             if isinstance(raw, ErrorReply):
                 raise error_for(raw, Script.ENTRIES_READ)
             texts = list_of(raw, len(page))

@@ -10,13 +10,13 @@ from redis_counters.crdt.regional import RegionalShard, parse_fields
 from redis_counters.crdt.slotmap import SlotMap, parse
 from redis_counters.errors import Refused, reworded
 from redis_counters.protocol.answers import list_of
-from redis_counters.protocol.commands import Command, Script, hgetall, hmget
+from redis_counters.protocol.commands import Command, ErrorReply, Script, hgetall, hmget
 from redis_counters.protocol.exchange.marks import seen_field
 from redis_counters.protocol.keys import KeySpace, meta_key, shard_of
 from redis_counters.protocol.namespace import look_up_namespace
 from redis_counters.protocol.reads import Reads
 from redis_counters.protocol.refusals import MOST_TOLD, of_shard
-from redis_counters.protocol.registry import is_actor, record_of
+from redis_counters.protocol.registry import is_actor, milliseconds_of, record_of, time
 from redis_counters.protocol.shard_fields import pairs_of
 from redis_counters.protocol.shards import check_told
 from redis_counters.protocol.values import Name, name_bytes, name_shown
@@ -47,7 +47,8 @@ class ActorView:
     """An actor as its bucket's registry holds it.
 
     ``state``: open, closed, folded, gone (no record), unreadable (the record is none of ours), or, of what is no actor,
-    seed, and moved (what another shard held).
+    seed, and moved (what another shard held). ``last_seen``: epoch seconds by its server's clock; ``age``: how many
+    seconds ago that was by the same clock, None where that is not known.
     """
 
     id: bytes
@@ -55,6 +56,7 @@ class ActorView:
     seq: int
     last_seen: int
     display: str
+    age: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +65,12 @@ class RegionView:
 
     ``value``: its part of the counter's value. ``as_of``: epoch seconds, by the server's clock, of when an exchange had
     last brought here all that the region had, in every bucket of the counter; None for the region asked, whose part is
-    that of now, and where no exchange has recorded it.
+    that of now, and where no exchange has recorded it. ``age``: how many seconds ago that was, by the same clock.
     """
 
     value: int
     as_of: float | None
+    age: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +121,10 @@ def inspect(reads: Reads, name: Name) -> Generator[list[Command], list[object], 
     for part in parts:
         ids = sorted(part.map.actors - actors.keys())
         if ids:
-            (raw,) = yield [hmget(keys.registries[part.bucket], ids)]
-            records = list_of(raw, len(ids))
-            actors.update((id, _actor_view(id, record)) for id, record in zip(ids, records, strict=True))
+            registry = keys.registries[part.bucket]
+            raw, at = yield [hmget(registry, ids), time(registry)]
+            records, now = list_of(raw, len(ids)), _seconds(at)
+            actors.update((id, _actor_view(id, record, now)) for id, record in zip(ids, records, strict=True))
     regions = yield from _regions(keys, parts)
     inspection = Inspection(name_shown(raw_name), shards, value, parts, actors, regions)
     if refused:
@@ -145,12 +149,15 @@ def _regions(
         return {}
     marks = [keys.marks(bucket) for bucket in sorted({part.bucket for part in parts})]
     fields = [seen_field(region) for region in others]
-    meta, *told = yield [hmget(meta_key(keys.namespace), (b"region",)), *(hmget(key, fields) for key in marks)]
-    (own,) = list_of(meta, 1)
+    asked = [hmget(meta_key(keys.namespace), (b"region",)), time(marks[0])]
+    meta, at, *told = yield [*asked, *(hmget(key, fields) for key in marks)]
+    ((own,), now) = list_of(meta, 1), _seconds(at)
     found = {_shown(own if isinstance(own, bytes) else b""): RegionView(values.get(b"", 0), None)}
     for region, *times in zip(others, *(list_of(raw, len(fields)) for raw in told), strict=True):
         known = [int(at) for at in times if isinstance(at, bytes) and at.isdigit()]
-        found[_shown(region)] = RegionView(values[region], min(known) / 1000 if len(known) == len(times) else None)
+        as_of = min(known) / 1000 if len(known) == len(times) else None
+        age = max(0.0, now - as_of) if now is not None and as_of is not None else None
+        found[_shown(region)] = RegionView(values[region], as_of, age)
     return found
 
 
@@ -158,12 +165,17 @@ def _shown(region: bytes) -> str:
     return region.decode("utf-8", "replace")
 
 
+def _seconds(raw: object) -> float | None:
+    """Return the time out of an answer to `TIME`; None if it was denied."""
+    return None if isinstance(raw, ErrorReply) else milliseconds_of(raw) / 1000
+
+
 def _whole(key: bytes) -> Command:
     """Return the command that reads a shard; one that may be sealed is read by the script."""
     return Command(Script.SLOTS_READ, (key,)) if shard_of(key) else hgetall(key)
 
 
-def _actor_view(actor: bytes, record: object) -> ActorView:
+def _actor_view(actor: bytes, record: object, now: float | None) -> ActorView:
     if not is_actor(actor):
         return ActorView(actor, "moved" if is_copy(actor) else "seed", 0, 0, "")
     if record is None:
@@ -171,4 +183,5 @@ def _actor_view(actor: bytes, record: object) -> ActorView:
     known = record_of(actor, record)
     if known is None:
         return ActorView(actor, "unreadable", 0, 0, "")
-    return ActorView(actor, known.word, known.seq, known.seen, known.display.decode("utf-8", "replace"))
+    age = max(0, int(now - known.seen)) if now is not None else None
+    return ActorView(actor, known.word, known.seq, known.seen, known.display.decode("utf-8", "replace"), age)

@@ -90,6 +90,35 @@ def test_each_reason() -> None:
     assert why(spoilt) == [("us", "", 0, Why.UNREADABLE), ("us", "eu", 5, Why.NOT_PULLED)]
 
 
+def test_a_counter_that_has_expired_by_a_regions_own_clock_is_not_lost() -> None:
+    """Nor what is lacking of it when its time is over; of one that has not, all is."""
+    states = {"eu": b"", "us": b"0 9000 eu/0,5"}
+    early, late = (Known(known_here=frozenset({"eu"}), now={"eu": at, "us": 0}) for at in (8999, 9000))
+    assert why(states, early) == [("eu", "eu", 5, Why.MISSING)]
+    assert why(states, late) == []
+    (gap,) = gaps({name: state_of(text) for name, text in states.items()}, early)
+    assert not closed(gap, state_of(b""), 8999)
+    assert closed(gap, state_of(b""), 9000)
+
+
+def test_what_peers_had_more_of_is_told_until_it_has_another_dot() -> None:
+    """Also when the region has counted more since; but not where that is all floor, as what was moved is."""
+
+    def told(back: bytes) -> list[tuple[str, str, int, Why]]:
+        return why({"eu": b"0 0 eu/0,9\n?eu/0," + back, "us": b"0 0 eu/0,9"})
+
+    assert told(b"9,0,0,0,6,0") == [("eu", "eu", 3, Why.BEHIND)]
+    assert told(b"9,4,9,4,6,5") == [("eu", "eu", 3, Why.BEHIND)]
+    assert told(b"9,4,0,0,9,2") == [("eu", "eu", 2, Why.BEHIND)]
+    assert told(b"9,0,0,0,9,0") == [("eu", "eu", 0, Why.CAUGHT_UP)]
+    assert told(b"9,2,9,2,20,3") == []
+    state = state_of(b"0 0 eu/0,9\n?eu/0,9,0,0,0,6,0\n!ERR x")
+    assert (state.back, state.wrong, state.shard.value) == ((b"eu/0", [9, 0, 0, 0, 6, 0]), "ERR x", 9)
+    (gap,) = gaps({"eu": state_of(b"0 0\n?eu/0,9,0,0,0,6,0"), "us": state_of(b"0 0")})
+    assert not closed(gap, state)
+    assert closed(gap, state_of(b"0 0 eu/0,9 eu/1,2"))
+
+
 def test_what_counts_for_nothing_may_be_missing() -> None:
     """Dropped in one region, not yet in another: no difference. Without its floor it is one."""
     assert why({"eu": b"0 0 eu/0,5,0,5", "us": b"0 0"}) == []

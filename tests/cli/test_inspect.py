@@ -6,12 +6,15 @@ import json
 import os
 import re
 import sys
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from redis_counters import Counters
 from redis_counters.cli import inspection
-from redis_counters.protocol.inspection import RegionView
+from redis_counters.protocol.inspection import ActorView, RegionView
+from redis_counters.testing import LossyLink
 from tests.cli.commands import run
 from tests.servers import RealServer
 
@@ -85,6 +88,22 @@ def summed(lines: list[str]) -> int:
     """What the columns `total` and `floor` come to."""
     cells = [line.split("\t") for line in lines[2:]]
     return sum(int(total or 0) - int(floor or 0) for _, _, total, floor, *_ in cells)
+
+
+def test_ages_are_by_the_servers_clock(any_server: RealServer) -> None:
+    """Which may be hours off this machine's; both ages are of one clock."""
+    with Counters.from_url(any_server.url) as counters, LossyLink(any_server.url) as link:
+        counters.incr("likes")
+        counters.flush()
+        client: Any = any_server.client()
+        seconds = client.time()[0] + 7230
+        answer = b"*2\r\n$%d\r\n%d\r\n$1\r\n0\r\n" % (len(str(seconds)), seconds)
+        link.replace_reply(answer, every=1, commands=["TIME"])
+        shown = run(None, "inspect", "likes", "--url", link.url).stdout
+        assert b"\t2 h ago\t" in shown
+        with Counters.from_url(link.url) as other:
+            (view,) = other.inspect("likes").actors.values()
+            assert 7200 <= (view.age or 0) < 7300
 
 
 def test_floor_after_a_reset(any_server: RealServer) -> None:
@@ -170,7 +189,10 @@ def test_it_fits_on_a_terminal_of_80_columns(
     [(-5, "0 s ago"), (0, "0 s ago"), (59, "59 s ago"), (61, "1 min ago"), (7300, "2 h ago"), (200_000, "2 d ago")],
 )
 def test_an_age_is_short(before: int, text: str) -> None:
-    assert inspection._age(1_000_000_000, 1_000_000_000.5 + before) == text
+    """By the server's clock, or by this machine's where that may not be asked."""
+    view = ActorView(b"", "open", 1, 1_000_000_000, "")
+    assert inspection._age(view, 1_000_000_000.5 + before) == text
+    assert inspection._age(replace(view, age=before), 0.0) == text
 
 
 def test_what_each_region_counted_and_since_when_that_is_known(any_server: RealServer) -> None:
@@ -188,9 +210,10 @@ def test_what_each_region_counted_and_since_when_that_is_known(any_server: RealS
         found = counters.inspect("likes")
         assert found.regions == {
             "eu": RegionView(10, None),
-            "us": RegionView(5, 1700000001.5),
+            "us": RegionView(5, 1700000001.5, found.regions["us"].age),
             "ap": RegionView(-1, None),
         }
+        assert (found.regions["us"].age or 0) > 10_000_000
         assert sum(told.value for told in found.regions.values()) == found.value == 14
     shown = json.loads(run(any_server, "inspect", "likes", "--json").stdout)["regions"]
     assert shown["us"] == {"value": 5, "as_of": 1700000001.5}

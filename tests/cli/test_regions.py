@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -483,7 +484,51 @@ def test_a_region_is_restored_from_a_backup(servers: list[RealServer], renew: bo
     for server in servers[:2]:
         found = value(server, "likes"), value(server, "since then")
         assert found == ((110, 6) if renew else (103, 5))
+    if renew:
+        assert told("verify", *arguments(servers[:2]))["equal"]
+        return
+    for _ in range(2):  # for good, or until it is renewed
+        found = told("verify", "--wait", "0", *arguments(servers[:2]), code=1)["differences"]
+        assert sorted((gap["name"], gap["region"], gap["has"], gap["lacks"], gap["why"]) for gap in found) == [
+            ("likes", "eu", 87, 13, "behind"),
+            ("since then", "eu", 1, 4, "behind"),
+        ]
+        exchange(servers[:2])
+    shown = run(None, "verify", "--wait", "0", *arguments(servers[:2])).stdout
+    assert b"of what it counts anew is lost, until 'regions renew'" in shown
+    add(servers[0], "likes", 50)  # more than peers had: of it 13 are gone, and nothing else tells of them
+    exchange(servers[:2])
+    assert [value(server, "likes") for server in servers[:2]] == [140, 140]
+    found = told("verify", "--wait", "0", *arguments(servers[:2]), code=1)["differences"]
+    assert sorted((gap["name"], gap["lacks"], gap["why"]) for gap in found) == [
+        ("likes", 0, "caught_up"),
+        ("since then", 4, "behind"),
+    ]
+    assert run(None, "regions", "renew", "eu", *arguments(servers[:2])).returncode == 0
     assert told("verify", *arguments(servers[:2]))["equal"]
+    add(servers[0], "likes", 1)
+    exchange(servers[:2])
+    assert [value(server, "likes") for server in servers[:2]] == [141, 141]
+
+
+@pytest.mark.parametrize("gone", ["expired", "deleted"])
+def test_what_expires_earlier_by_the_clock_of_a_region_is_not_lost(servers: list[RealServer], gone: str) -> None:
+    """Its server is an hour ahead of the other; a key that somebody deletes before its time is."""
+    at = time.time() + (1800 if gone == "expired" else 7200)
+    with Counters.from_url(servers[0].url) as counters:
+        counters.counter("likes", expire_at=at).incr(4)
+    exchange(servers[:2])
+    client: Any = servers[0].client()
+    with LossyLink(servers[0].url) as link:
+        seconds = client.time()[0] + 3600
+        answer = b"*2\r\n$%d\r\n%d\r\n$1\r\n0\r\n" % (len(str(seconds)), seconds)
+        link.replace_reply(answer, every=1, commands=["TIME"])
+        where = ["--region", f"eu={link.url}", "--region", f"us={servers[1].url}"]
+        assert client.delete(*client.scan_iter("{rc:*}:c:0:likes")) == 1
+        found = told("verify", "--wait", "0", *where, code=0 if gone == "expired" else 1)
+        assert [gap["why"] for gap in found["differences"]] == ([] if gone == "expired" else ["missing"])
+        pairs = told("regions", "list", *where)["pairs"]
+        assert [round(pair["clock_skew"] / 60) for pair in pairs] == [-60, 60]
 
 
 # -- verify

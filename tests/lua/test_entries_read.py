@@ -144,6 +144,20 @@ def test_an_entry_that_cannot_be_told_is_left_out_and_told_of(
     assert read(bucket, A, shown=True) == [left + b"\n!ERR " + error]
 
 
+def test_what_peers_have_told_back_of_the_live_dot_is_shown(bucket: Bucket) -> None:
+    """To who looks, not to who merges; also when as much was counted since. Of earlier dots that is as it should be."""
+    bucket.client.hset(A, mapping={"d": "g.1", "g.1.x+": 7, "g.1.x-": 1, "@/g.1+": 9, "~@/g.1+": 2, "@us/g.0+": 1})
+    text = b"0 0 eu/g.1,9,1,2 us/g.0,1"
+    assert read(bucket, A, shown=True) == [text + b"\n?eu/g.1,9,0,2,0,7,1"]
+    assert read(bucket, A) == [text]
+    bucket.client.hset(A, "g.1.x+", 20)
+    assert read(bucket, A, shown=True) == [b"0 0 eu/g.1,20,1,2 us/g.0,1\n?eu/g.1,9,0,2,0,20,1"]
+    bucket.client.hset(A, "d", "g.2")
+    assert b"?" not in read(bucket, A, shown=True)[0]
+    bucket.client.hset(A, "~@/g.2+", 3)
+    assert b"?" not in read(bucket, A, shown=True)[0]
+
+
 def test_a_key_of_another_sort_is_told_in_its_place(bucket: Bucket) -> None:
     bucket.client.set(A, "mine")
     bucket.client.rpush(B, "mine")

@@ -149,8 +149,7 @@ class Places(Generic[T]):
                 message = (
                     f"region {name} had lost counts of its own, in {shards}: {link[1 - side]} gave them back. "
                     "Nothing is to be done if keys were deleted there, or after a fail-over. If it was restored from a "
-                    "backup, what is counted there does not show until it is more than before: use redis-counters "
-                    "regions renew"
+                    "backup, what is counted there anew is lost, until you use redis-counters regions renew"
                 )
                 publish(Event(EventKind.REGION_BEHIND, message), self.observer)
 

@@ -25,10 +25,11 @@ from redis_counters.protocol.exchange.notes import is_note
 from redis_counters.protocol.exchange.pull import Unjoined, check_confirmed, learn, texts_of, without_wrong
 from redis_counters.protocol.exchange.route import Route
 from redis_counters.protocol.exchange.tally import Tally
-from redis_counters.protocol.exchange.texts import lacking, of_region, told_of
+from redis_counters.protocol.exchange.texts import expiry_of, lacking, of_region, told_of
 from redis_counters.protocol.exchange.tidying import say
 from redis_counters.protocol.exchange.unsealing import unseal
 from redis_counters.protocol.refusals import error_for
+from redis_counters.protocol.registry import milliseconds_of, time
 from redis_counters.protocol.replies import BadReply
 
 CHUNK = 200  # shards that are compared at a time
@@ -178,6 +179,10 @@ class Comparison:
         """Return in how many shards a side has less of its own counts than the other has told."""
         own = self.route.names[side]
         back = [n for n, text in enumerate(texts) if of_region(text, own)]
+        if any(expiry_of(texts[n]) for n in back):  # one that has expired by the clock there is not lost
+            (raw,) = all_answered((yield Ask(side, [time(self.route.keys.registries[self.bucket])])))
+            now = milliseconds_of(raw)
+            back = [n for n in back if not 0 < expiry_of(texts[n]) <= now]
         if not back or side == DESTINATION:
             return len(back)
         # What the destination tells was read later than what the source held, and may be news from there.

@@ -32,7 +32,17 @@ def told_of(text: bytes) -> tuple[bytes, bytes]:
     if text[:1] == b"!":
         return b"", text[1:]
     told, _, wrong = text.partition(b"\n!")
-    return told, wrong
+    return told.partition(b"\n?")[0], wrong
+
+
+def told_back(text: bytes) -> tuple[bytes, list[int]] | None:
+    """Return what peers have told back of a region's live entry, if that was more than it had then.
+
+    Its name, its four counts, and what is counted there now, up and down.
+    """
+    _, found, rest = text.partition(b"\n!")[0].partition(b"\n?")
+    place, *counts = rest.split(b",")
+    return (place, [int(count) for count in counts]) if found else None
 
 
 def shard_of_text(text: bytes) -> Shard:
@@ -85,6 +95,11 @@ def _text(place: bytes, entry: Entry) -> bytes:
     while counts.endswith(b",0"):
         counts = counts[:-2]
     return place + b"," + counts
+
+
+def expiry_of(text: bytes) -> int:
+    """Return when a shard expires, epoch milliseconds; 0 for never."""
+    return int(shard_of_text(text).expiry)
 
 
 def of_region(text: bytes, region: bytes) -> dict[bytes, Entry]:
