@@ -6,10 +6,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from tests.faults import on_the_client, on_the_link, on_the_server
-from tests.faults.sides import SIDES
-from tests.faults.world import Outcome, World
-from tests.servers import Kind, RealServer
+from tests.faults import losses, on_the_client, on_the_link, on_the_server
+from tests.faults.sides import BLOCKING, SIDES
+from tests.faults.world import Outcome, Place, World
+from tests.servers import Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +17,9 @@ class Fault:
     """A row of the table. ``wrong``: what this makes count wrong every time; if not, the run proves nothing."""
 
     title: str
-    happen: Callable[[World], RealServer]
+    happen: Callable[[World], Place]
     wrong: tuple[str, ...] = ()
+    sides: tuple[str, ...] = BLOCKING
 
 
 BOTH = ("incr", "pipeline")
@@ -44,6 +45,21 @@ FAULTS = (
     Fault("process frozen until others folded its slots", on_the_client.frozen_until_folded),
     Fault("fork in the middle of a batch", on_the_client.forked_in_a_batch, ("pipeline",)),
     Fault("process replaced while counting", on_the_client.replaced),
+    *(
+        Fault(title, happen, BOTH, tuple(SIDES))
+        for title, happen in (
+            ("lagging follower promoted at the same address", losses.promoted_behind_the_address),
+            ("lagging follower promoted, re-assert window over", losses.promoted_after_the_window),
+            ("lagging follower promoted behind open connections", losses.switched_behind_open_connections),
+            ("primary follows a lagging one, and leads again", losses.demoted_and_promoted_again),
+            ("cluster: TAKEOVER by a lagging follower", losses.taken_over_in_a_cluster),
+            ("Sentinel: lagging follower promoted, process idle", losses.promoted_by_sentinels_while_idle),
+            ("FLUSHALL, process idle, then reads", losses.flushed_and_read),
+            ("restarted empty, process idle, then reads", losses.restarted_and_read),
+            ("FLUSHALL, process idle for good", losses.flushed_and_left_alone),
+            ("FLUSHALL again and again, processes count and read", losses.flushed_under_busy_processes),
+        )
+    ),
 )
 FULL, SMALL = 3000, 300  # increments, about
 

@@ -14,7 +14,6 @@ import random
 import select
 import sys
 import time
-from typing import Any
 
 from tests.faults.sides import SIDES, Incr
 
@@ -22,10 +21,12 @@ REST = 0.002  # seconds between batches while going: the fault needs the process
 
 
 def main(side: Incr) -> None:
-    going = False
+    going = looking = False
     while True:
         while going and not select.select([sys.stdin], [], [], 0)[0]:
             side.batch()
+            if looking:
+                side.look()
             time.sleep(REST)
         line = sys.stdin.readline()
         if not line:
@@ -37,6 +38,11 @@ def main(side: Incr) -> None:
                 side.batch()
         elif order in ("go", "pause"):
             going = order == "go"
+        elif order == "turn to":
+            side.name = argument
+        elif order == "look":
+            side.look()
+            looking = argument
         elif order == "half":
             side.half()
         elif order == "flush":
@@ -46,9 +52,10 @@ def main(side: Incr) -> None:
         elif order == "cancel":
             asyncio.run(side.cancelled(argument, random.Random(argument), 0.02))
         elif order == "close":
+            going = False
             error = side.close()
-        answer: dict[str, Any] = {"issued": side.issued, "raised": side.raised, "error": error, "child": child}
-        print(json.dumps(answer), flush=True)
+        told = {"issued": side.issued, "raised": side.raised, "short": side.short}
+        print(json.dumps({**told, "error": error, "child": child}), flush=True)
 
 
 def fork(side: Incr, batches: int) -> dict[str, int]:

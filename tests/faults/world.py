@@ -9,29 +9,35 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import redis
-
 from redis_counters import Counters
 from redis_counters.testing import LossyLink
-from tests.faults.sides import NAME
+from tests.faults.sides import NAME, OURS
 from tests.protocol.cleaning import House
 from tests.servers import Kind, RealServer
-from tests.topologies import WATCHED, Pair, Sentinels
+from tests.topologies import WATCHED, Cluster, Pair, Sentinels, Switch
 from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PATIENCE = 90.0  # seconds that an order to a client may take: redis-py retries for some
+LONGEST = 20.0  # seconds that others wait at most, on a busy machine, for what is there again after two,
+LONGEST_IDLE = 90.0  # or within a minute, where processes are idle
+Place = RealServer | Cluster
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one way of counting made of one fault. ``struck``: how often the fault happened."""
+    """What one way of counting made of one fault. ``struck``: how often the fault happened.
+
+    Where counts were taken while the processes live: ``seconds`` after the fault all were there, if they ever were, and
+    ``short``: by how much a process read less than it had counted itself, at most.
+    """
 
     fault: str
     side: str
@@ -39,6 +45,8 @@ class Outcome:
     raised: int
     counted: int
     struck: int
+    seconds: float | None = None
+    short: int = 0
 
     @property
     def error(self) -> int:
@@ -50,7 +58,7 @@ class Client:
     """A process that counts, seen from its parent."""
 
     def __init__(self, side: str, address: str, options: dict[str, Any]) -> None:
-        self.issued = self.raised = 0
+        self.issued = self.raised = self.short = 0
         self.error = ""
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.faults.client", side, address, json.dumps(options)],
@@ -61,7 +69,7 @@ class Client:
             bufsize=1,
         )
 
-    def order(self, name: str, argument: int = 0) -> dict[str, Any]:
+    def order(self, name: str, argument: int | str = 0) -> dict[str, Any]:
         """The order is carried out."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -71,7 +79,8 @@ class Client:
         line = self._process.stdout.readline()
         assert line, f"{name}: the client ended, its exit code is {self._process.wait()}"
         answer: dict[str, Any] = json.loads(line)
-        self.issued, self.raised, self.error = answer["issued"], answer["raised"], answer["error"]
+        self.issued, self.raised, self.short = answer["issued"], answer["raised"], answer["short"]
+        self.error = answer["error"]
         return answer
 
     def count(self, batches: int) -> None:
@@ -130,7 +139,8 @@ class World:
         self.size = size
         self.times = max(3, size // 300)  # how often a fault that is quickly done is to happen
         self.struck = 0
-        self.issued = self.raised = 0  # beside what the clients tell
+        self.issued = self.raised = self.short = 0  # beside what the clients tell
+        self.lost_at: float | None = None  # when the fault happened, if counts are compared while clients live
         self.clients: list[Client] = []
         self.errors: list[str] = []
         self._stack = stack
@@ -154,6 +164,22 @@ class World:
         self._stack.callback(sentinels.stop)
         return sentinels, f"sentinel://{','.join(f'{host}:{port}' for host, port in sentinels.addresses)}/{WATCHED}"
 
+    def cluster(self) -> Cluster:
+        cluster = Cluster(self.kind, followers=1)
+        self._stack.callback(cluster.stop)
+        return cluster
+
+    def switch(self, url: str) -> Switch:
+        return self._stack.enter_context(Switch(url))
+
+    def lost(self, *, silent: bool = False) -> None:
+        """The fault has happened; from now on it is looked when others see everything again.
+
+        ``silent``: the processes do nothing that could show them.
+        """
+        self.struck += 1
+        self.lost_at, self.longest = time.monotonic(), LONGEST_IDLE if silent else LONGEST
+
     def directory(self) -> str:
         return self._stack.enter_context(tempfile.TemporaryDirectory(prefix="rc-faults-"))
 
@@ -176,29 +202,53 @@ class World:
         self.clients.remove(client)
         self.issued += client.issued
         self.raised += client.raised
+        self.short = max(self.short, client.short)
 
     def reached(self) -> bool:
         """As much as wanted has been issued."""
         return self.issued + sum(client.issued for client in self.clients) >= self.size
 
-    def outcome(self, fault: str, server: RealServer) -> Outcome:
-        """Close all clients, and compare what they issued with what the server has."""
+    def outcome(self, fault: str, place: Place) -> Outcome:
+        """Compare what the clients issued with what Redis has; after they are closed, or while they live."""
+        seconds = counted = None
+        if self.lost_at is not None:
+            counted, seconds = self._while_they_live(place, self.lost_at)
         for client in list(self.clients):
             self.close(client)
         assert not self.errors, self.errors
-        return Outcome(fault, self.side, self.issued, self.raised, self.value(server), self.struck)
+        if counted is None:
+            counted = self.value(place)
+        return Outcome(fault, self.side, self.issued, self.raised, counted, self.struck, seconds, self.short)
 
-    def value(self, server: RealServer) -> int:
-        with redis.Redis(host=server.host, port=server.port, socket_timeout=10) as client:
-            if self.side == "ours":
+    def _while_they_live(self, place: Place, since: float) -> tuple[int, float | None]:
+        """Return what others read, and how long it took until that was all, if it ever was.
+
+        Of INCR nobody tells anything again: there is nothing to wait for.
+        """
+        while True:
+            for client in self.clients:
+                client.order("tell")
+            value, seconds = self.value(place), time.monotonic() - since
+            if value == sum(client.issued - client.raised for client in self.clients):
+                return value, round(seconds, 1)
+            if self.side not in OURS or seconds > self.longest:
+                return value, None
+            time.sleep(0.05)
+
+    def value(self, place: Place) -> int:
+        """Return what somebody reads who has not counted."""
+        client: Any = place.client()
+        try:
+            if self.side in OURS:
                 with Counters(client) as counters:
                     return int(counters.get(NAME, max_age=0))
-            found: Any = client.get(NAME)
-            return int(found or 0)
+            return int(client.get(NAME) or 0)
+        finally:
+            client.close()
 
     def fold(self, server: RealServer) -> None:
         """As if hours had passed without a word from anybody: all actors are closed, and hours later folded."""
-        if self.side != "ours":
+        if self.side not in OURS:
             return
         house = House(server.client(), buckets=16)
         for state in ("c", "f"):
@@ -210,5 +260,5 @@ class World:
     def delete(self, server: RealServer) -> None:
         """Somebody deletes the counter by hand."""
         client: Any = server.client()
-        keys = [NAME] if self.side != "ours" else list(client.scan_iter(match=f"*:c:*:{NAME}", count=1000))
+        keys = [NAME] if self.side not in OURS else list(client.scan_iter(match=f"*:c:*:{NAME}", count=1000))
         assert client.delete(*keys) == len(keys) > 0
