@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
-from redis_counters.drivers.forks import notice
 from redis_counters.drivers.threads import ThreadRunner
 from redis_counters.errors import not_applied
 from redis_counters.face import Named
@@ -27,7 +26,7 @@ class KeyedCounters:
     _runner: ThreadRunner
 
     def _use(self, uses: Uses[T]) -> T:
-        notice()
+        self._runner.begin_here()
         keyed = self._runner.keyed
         if keyed is None:
             from redis_counters.drivers.threads.keyed import keyed_of

@@ -28,6 +28,8 @@ POOLS = {
     "prefork, a process per two tasks": ["--concurrency=2", "--max-tasks-per-child=2"],
     "solo": ["--pool=solo"],
     "threads": ["--pool=threads", "--concurrency=3"],
+    "gevent": ["--pool=gevent", "--concurrency=5"],
+    "eventlet": ["--pool=eventlet", "--concurrency=5"],
     "prefork, of Django": ["--concurrency=2"],
     "prefork, of a client of one's own": ["--concurrency=2"],
 }
@@ -92,6 +94,8 @@ def counted(server: RealServer, name: str) -> Iterator[None]:
 @pytest.mark.parametrize("pool", POOLS)
 def test_a_worker_is_stopped(any_server: RealServer, tmp_path: Path, pool: str) -> None:
     """The flush interval is longer than the test: the end of each process delivers."""
+    if pool in ("gevent", "eventlet"):
+        pytest.importorskip(pool)
     log = tmp_path / "log"
     app = OTHERS.get(pool, "celery_app")
     with worker(POOLS[pool], any_server, any_server, log, app), counted(any_server, "once"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -54,11 +55,24 @@ def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threading.Thread, "start", refuse)
 
 
+@pytest.fixture
+def no_daemons(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No daemon thread can be made: as in an isolated subinterpreter."""
+    make = threading.Thread.__init__
+
+    def refuse(self: threading.Thread, *arguments: Any, daemon: bool | None = None, **options: Any) -> None:
+        if daemon:
+            raise RuntimeError("daemon threads are disabled in this (sub)interpreter")
+        make(self, *arguments, daemon=daemon, **options)
+
+    monkeypatch.setattr(threading.Thread, "__init__", refuse)
+
+
 def told(events: list[Event]) -> list[Event]:
     return [event for event in events if event.kind is EventKind.FLUSHER_RESTARTED]
 
 
-@pytest.mark.parametrize("environment", ["no_progress", "no_threads"])
+@pytest.mark.parametrize("environment", ["no_progress", "no_threads", "no_daemons"])
 def test_callers_do_the_work_where_no_thread_does(
     any_server: RealServer, environment: str, request: pytest.FixtureRequest
 ) -> None:
@@ -109,7 +123,7 @@ def test_a_slow_answer_to_a_caller_is_no_sign_of_life(any_server: RealServer, no
     assert len(told(events)) == 1
 
 
-@pytest.mark.parametrize("environment", ["no_progress", "no_threads"])
+@pytest.mark.parametrize("environment", ["no_progress", "no_threads", "no_daemons"])
 def test_nothing_is_pending_after_a_flush_at_the_end_of_a_handler(
     any_server: RealServer, environment: str, request: pytest.FixtureRequest
 ) -> None:
@@ -257,3 +271,41 @@ def test_a_burst_and_then_silence(any_server: RealServer, face: str) -> None:
         await closed(counters._client)
 
     asyncio.run(main())
+
+
+ISOLATED = """
+import sys
+try:
+    import _interpreters as interpreters
+    made = interpreters.create("isolated")
+except ImportError:
+    import _xxsubinterpreters as interpreters
+    made = interpreters.create(isolated=True)
+run = getattr(interpreters, "exec", None) or interpreters.run_string
+failed = run(made, f"import sys; sys.path[:] = {sys.path!r}; url = {sys.argv[1]!r}\\n" + sys.argv[2])
+assert not failed, failed
+"""
+
+INSIDE = """
+from redis_counters import Counters
+
+counters = Counters.from_url(url, flush_interval=0.05)
+for _ in range(10):
+    counters.incr("x")
+counters.incr("x", 5)
+counters.flush()
+assert counters.get("x", max_age=0) == 15
+assert counters.incr_once("x", key="a")
+counters.incr("x")
+counters.close()
+"""
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="isolated subinterpreters are of Python 3.12 and later")
+def test_an_isolated_subinterpreter(any_server: RealServer) -> None:
+    """It refuses daemon threads: callers do the work."""
+    done = program(ISOLATED, any_server.url, INSIDE)
+    if "does not support loading in subinterpreters" in done.stderr:
+        pytest.skip("a module of C that redis-py or Python uses cannot be loaded there")
+    assert done.returncode == 0, done.stderr
+    assert truth(any_server, ["x"]) == {b"x": 17}

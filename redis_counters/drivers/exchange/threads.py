@@ -53,6 +53,7 @@ class ThreadExchange:
         forks.begin_anew(self)
 
     def _reset(self) -> None:
+        self.made_of = threading.Lock  # all that is made here
         self.lock = threading.Lock()
         self.ended = threading.Event()
         self.running = False
@@ -72,6 +73,8 @@ class ThreadExchange:
     def opened(self) -> Mapping[str, Place[Transport]]:
         """Return the regions. Raises Unavailable, if the exchange is closed."""
         forks.notice()
+        if threading.Lock is not self.made_of and not self.running and not self.ended.is_set():
+            self._reset()  # gevent has patched since: these would keep all greenlets waiting
         places = self.places.places
         if self.ended.is_set():
             raise Unavailable(CLOSED)

@@ -97,15 +97,18 @@ def _needs_name(pool: type[Pool]) -> bool:
 
 def take_connection(pool: Pool) -> Any:
     """Return a connection that is logged in, to the client's database, with nothing unread."""
+    connection: Any = None
     try:  # as in no_half_open, whose `with` would take as long as the look
         connection = _get_connection(pool)
         if _does_not_look(pool) and connection.can_read(timeout=0):
             connection.disconnect()
             connection.connect()
-    except exceptions.RedisError:
-        raise
-    except BaseException:
-        disconnect_idle(pool)
+    except BaseException as error:
+        if connection is not None:  # else the pool has it back, or never gave it
+            connection.disconnect()
+            pool.release(connection)
+        if not isinstance(error, exceptions.RedisError):
+            disconnect_idle(pool)
         raise
     return connection
 
@@ -114,9 +117,14 @@ async def take_connection_asyncio(pool: Pool) -> Any:
     """The same in asyncio."""
     async with no_half_open_asyncio(pool):
         connection = await _get_connection(pool)
-        if _does_not_look(pool) and await connection.can_read():
+        try:
+            if _does_not_look(pool) and await connection.can_read():
+                await disconnect_now(connection)
+                await connection.connect()
+        except BaseException:
             await disconnect_now(connection)
-            await connection.connect()
+            await pool.release(connection)
+            raise
     return connection
 
 

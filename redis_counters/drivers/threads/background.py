@@ -32,10 +32,11 @@ class Bell:
         self._silent.acquire()
 
     def ring(self) -> None:
-        try:  # noqa: SIM105 # suppress() takes longer than all the rest
-            self._silent.release()
-        except RuntimeError:  # it rings already
-            pass
+        if self._silent.locked():  # that of eventlet counts how often it was released
+            try:  # noqa: SIM105 # suppress() takes longer than all the rest
+                self._silent.release()
+            except RuntimeError:  # somebody else was faster
+                pass
 
     def rings(self) -> bool:
         return not self._silent.locked()
@@ -46,6 +47,22 @@ class Bell:
 
     def silence(self) -> None:
         self._silent.acquire(blocking=False)
+
+
+class Worker(threading.Thread):
+    """A thread that says itself that it is over.
+
+    `is_alive` gives way to other greenlets under gevent; and if the caller is killed there, the thread counts as ended,
+    while it runs (CPython 3.8 to 3.12: what it does about exceptions of signal handlers, in `_wait_for_tstate_lock`).
+    """
+
+    over = False
+
+    def run(self) -> None:
+        try:
+            super().run()
+        finally:
+            self.over = True
 
 
 class Background:
@@ -78,8 +95,8 @@ class Background:
         self.beats = 0
         self._generation = 0
         self._ident = 0  # of the flusher
-        self._flusher: threading.Thread | None = None
-        self._helper: threading.Thread | None = None
+        self._flusher: Worker | None = None
+        self._helper: Worker | None = None
         self._proved = False  # the flusher has run
         self._since = 0.0  # when it was last asked, or started, or told that it runs
 
@@ -177,14 +194,19 @@ class Background:
             if thread is not None and thread is not threading.current_thread():
                 thread.join(seconds)
 
+    def ended(self, seconds: float) -> bool:
+        """As `end`; tell whether they have ended."""
+        self.end(seconds)
+        return not _runs(self._flusher) and not _runs(self._helper)
 
-def _runs(thread: threading.Thread | None) -> bool:
-    return thread is not None and thread.is_alive()
+
+def _runs(thread: Worker | None) -> bool:
+    return thread is not None and not thread.over
 
 
-def _gone(thread: threading.Thread | None) -> bool:
+def _gone(thread: Worker | None) -> bool:
     """True if the thread has ended, also if Python was not told (C code may end it), where that can be seen."""
-    if thread is None or not thread.is_alive():
+    if thread is None or thread.over:
         return True
     tasks = "/proc/self/task"
     return os.path.isdir(tasks) and not os.path.exists(f"{tasks}/{thread.native_id}")
@@ -192,10 +214,10 @@ def _gone(thread: threading.Thread | None) -> bool:
 
 def _started(
     keep: Callable[[Callable[[], None], int], None], work: Callable[[], None], generation: int, name: str
-) -> threading.Thread | None:
+) -> Worker | None:
     """Return a new thread that runs, None if none can be started."""
-    thread = threading.Thread(target=keep, args=(work, generation), name=name, daemon=True)
-    try:
+    try:  # isolated subinterpreters refuse daemon threads as soon as they are made
+        thread = Worker(target=keep, args=(work, generation), name=name, daemon=True)
         thread.start()
     except RuntimeError:
         return None

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Collection, Generator
 from typing import Any, TypeVar
 
-from redis_counters.drivers import forks
 from redis_counters.drivers.dropped import bare
 from redis_counters.drivers.redis_py.errors import no_connection_left
 from redis_counters.drivers.threads.background import Bell
@@ -48,7 +47,7 @@ class Reading(Flusher):
 
     def _drive(self, asks: Generator[list[Command], list[object], T], *, whole: bool) -> T:
         """As `ask`. ``whole``: where there is no answer its error is raised, as by `all_of`, which takes longer."""
-        forks.notice()
+        self.begin_here()
         answers: Any = None
         while True:
             try:
@@ -86,7 +85,7 @@ class Reading(Flusher):
 
     def read(self, names: Collection[bytes], max_age: float | None) -> dict[bytes, CounterValue]:
         """Return values by name; from the cache where it is fresh enough, else from Redis in one round trip."""
-        forks.notice()
+        self.begin_here()
         reads = self.core.reads
         if self.background.absent:
             self._flush_now_and_then()

@@ -28,6 +28,10 @@ class Recording:
         self.lock, self.order = lock, threading.Lock()
         self.journal.begin()
 
+    def relock(self, lock: threading.RLock) -> None:
+        """`threading` makes other locks now; nobody records at this moment."""
+        self.lock, self.order = lock, threading.Lock()
+
     def bury(self) -> None:
         """The thread that wrote, if one did, is no more."""
         self.order = threading.Lock()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from redis_counters.drivers import forks
 from redis_counters.drivers.pacing import closed
 from redis_counters.drivers.redis_py.errors import no_connection_left, translate
 from redis_counters.drivers.threads.runner import ThreadRunner
@@ -13,7 +12,7 @@ from redis_counters.protocol.resetting import Taken, check_confirmed, take_away,
 
 def taken_away(runner: ThreadRunner, name: bytes, *, delete: bool) -> int:
     """Return what the counter counted in Redis, and does no more."""
-    forks.notice()
+    runner.begin_here()
     if runner.refusing:
         raise closed()
     with not_applied:

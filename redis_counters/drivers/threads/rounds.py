@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from redis_counters.drivers import forks
 from redis_counters.drivers.breaker import Breaker
 from redis_counters.drivers.dropped import bare
 from redis_counters.drivers.pacing import kept_if_refused, open_recording, round_error
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from redis_counters.drivers.threads.recording import Recording
 
 
-class Rounds:
+class Rounds(ABC):
     """The state that threads share, and whatever uses a connection for flushing."""
 
     background: Background
@@ -50,6 +52,7 @@ class Rounds:
         return Recording(self.core, self.lock)
 
     def _reset(self) -> None:
+        self.made_of = threading.Lock  # all that is made here
         self.lock = threading.RLock()
         self.closing = threading.RLock()  # one close() at a time
         self.readers: list[Bell] = []  # who waits until somebody's fetch is over
@@ -66,6 +69,16 @@ class Rounds:
         self.expecting = 0.0  # somebody asked: until then something may come
         self.here_at, self.here_pause = 0.0, 0.0  # when a caller may flush, if no thread does
         self.in_child: Callable[[], object] | None = None
+
+    def begin_here(self) -> None:
+        """Who asks for something does so as this process, with what `threading` has now. Before any lock is touched."""
+        forks.notice()
+        if threading.Lock is not self.made_of:
+            self._remake()
+
+    @abstractmethod
+    def _remake(self) -> None:
+        """All is of what `threading` has now; the runner knows how."""
 
     def publish(self) -> None:
         """What has happened is in the log and with the observer, outside of all locks: it may read counters."""

@@ -24,6 +24,7 @@ from redis_counters.drivers.pacing import (
     settle_flush,
 )
 from redis_counters.drivers.threads.background import HELP, Bell
+from redis_counters.drivers.threads.patched import check_in_time, remake
 from redis_counters.drivers.threads.reading import Reading
 from redis_counters.drivers.transport import Transport
 from redis_counters.errors import CounterError, Refused
@@ -41,6 +42,7 @@ class ThreadRunner(Reading):
     """Drives a core for threads."""
 
     def __init__(self, core: Core, transport: Transport) -> None:
+        check_in_time()
         super().__init__(core, transport)
         forks.begin_anew(self)
         atexit.register(self._deliver)
@@ -56,6 +58,9 @@ class ThreadRunner(Reading):
         self.breaker = Breaker(self.core)
         if self.recording is not None:
             self.recording.begin(self.lock)
+
+    def _remake(self) -> None:
+        remake(self)
 
     def drop(self) -> bool:
         """Nobody can count any more: what is left gets across, then the client ends. False if there is nothing to end.
@@ -100,7 +105,7 @@ class ThreadRunner(Reading):
 
     def _deliver(self) -> None:
         """All that was counted is in Redis and folded, as by close(); but others may go on counting."""
-        forks.notice()
+        self.begin_here()
         writer = self.core.writer
         with self.lock:
             if self.refusing:
@@ -131,7 +136,7 @@ class ThreadRunner(Reading):
         Called only when nobody has asked since the buffer was emptied, in this process: so it costs the usual
         increment nothing, sees the first one in the child of a fork, and every one when the buffer is full.
         """
-        forks.notice()
+        self.begin_here()
         if self.refusing:
             raise closed(name)
         if self.in_child is None:
@@ -164,7 +169,7 @@ class ThreadRunner(Reading):
             self._flush_now_and_then()
 
     def flush(self, timeout: float | None, only: bytes | None = None) -> None:
-        forks.notice()
+        self.begin_here()
         limit = FLUSH_TIMEOUT if timeout is None else timeout
         if self.recording is not None:
             self.recording.seek()  # what killed processes left belongs to all that there is
@@ -179,7 +184,7 @@ class ThreadRunner(Reading):
             settle_flush(self.core, goal.reached(), limit, closed=self.stopped, only=only)
 
     def close(self, timeout: float) -> None:
-        forks.notice()
+        self.begin_here()
         if self.rounder is threading.current_thread() and self.refusing:
             return  # an observer, told by the flusher that another thread's close() waits for
         with self.closing:  # who comes second waits for the first; a handler of signals comes through
@@ -330,11 +335,11 @@ class ThreadRunner(Reading):
                 self.core.add_large(name, amount)
 
     def declare(self, name: bytes, shards: int | Auto | None, expire_at: Moment | None) -> Expiry | None:
-        forks.notice()
+        self.begin_here()
         with self.lock:
             return self.core.declare(name, shards, expire_at)
 
     def stats(self) -> Stats:
-        forks.notice()
+        self.begin_here()
         with self.lock:
             return self.core.stats()

@@ -1,0 +1,85 @@
+"""Whatever comes up while a connection is taken: the pool has it back, closed. Else a pool of a few is soon empty."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+
+from redis_counters.drivers.redis_py.clients import take_connection, take_connection_asyncio
+from tests.servers import RealServer
+
+ERRORS: list[type[BaseException]] = [
+    KeyboardInterrupt,
+    GeneratorExit,
+    redis.ConnectionError,
+    redis.TimeoutError,
+    OSError,
+]
+
+
+class Watched:
+    """A pool that gives connections whose look for unread answers is interrupted."""
+
+    cache = None
+
+    def __init__(self, pool: Any, error: type[BaseException], *, asyncio: bool) -> None:
+        self.pool = pool
+        self.error = error
+        self.asyncio = asyncio
+        self.given: list[Any] = []
+
+    def maint_notifications_enabled(self) -> bool:
+        return True
+
+    def disconnect(self, inuse_connections: bool = True) -> Any:
+        return self.pool.disconnect(inuse_connections)
+
+    def release(self, connection: Any) -> Any:
+        self.given.remove(connection)
+        assert not connection.is_connected if self.asyncio else connection._sock is None
+        return self.pool.release(connection)
+
+    def get_connection(self, *_command: str) -> Any:
+        return self._get_asyncio() if self.asyncio else self._prepared(self.pool.get_connection())
+
+    async def _get_asyncio(self) -> Any:
+        return self._prepared(await self.pool.get_connection(), awaited=True)
+
+    def _prepared(self, connection: Any, *, awaited: bool = False) -> Any:
+        def interrupted(*_arguments: Any, **_options: Any) -> None:
+            raise self.error
+
+        async def interrupted_asyncio(*_arguments: Any, **_options: Any) -> None:
+            raise self.error
+
+        connection.can_read = interrupted_asyncio if awaited else interrupted
+        self.given.append(connection)
+        return connection
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_blocking(any_server: RealServer, error: type[BaseException]) -> None:
+    """It may be an error of redis-py, or the exception of a signal handler, or a greenlet that is killed."""
+    with redis.Redis(port=any_server.port) as client:
+        pool = Watched(client.connection_pool, error, asyncio=False)
+        with pytest.raises(error):
+            take_connection(pool)
+        assert not pool.given
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_asyncio(any_server: RealServer, error: type[BaseException]) -> None:
+    """The same, awaited."""
+
+    async def take() -> None:
+        async with redis.asyncio.Redis(port=any_server.port) as client:
+            pool = Watched(client.connection_pool, error, asyncio=True)
+            with pytest.raises(error):
+                await take_connection_asyncio(pool)
+            assert not pool.given
+
+    asyncio.run(take())
