@@ -32,8 +32,11 @@ def test_a_child_of_a_process_that_exchanges(two: Regions, face: str, fork: Fork
     two.flush()
 
     async def begin() -> None:
-        exchange.start()
-        await asyncio.to_thread(two.equal)
+        if fork is forked:
+            exchange.start()
+            await asyncio.to_thread(two.equal)
+        else:  # whose children cannot be relied on where threads were at work: Python's own lock may be left held
+            await _done(exchange.run_once(20))
 
     async def in_child() -> None:
         assert not any(pair.bytes for pair in exchange.stats().pairs.values())
@@ -49,6 +52,8 @@ def test_a_child_of_a_process_that_exchanges(two: Regions, face: str, fork: Fork
         before = sum(pair.bytes for pair in exchange.stats().pairs.values())
         two.incr("eu", "x", 100)
         await asyncio.to_thread(two.flush)
+        if fork is forked_in_c:
+            await _done(exchange.run_once(20))
         await asyncio.to_thread(two.equal)
         assert sum(pair.bytes for pair in exchange.stats().pairs.values()) > before
         await _done(exchange.close())
