@@ -17,7 +17,7 @@ from redis_counters.errors import (
     quoted,
     with_outcome,
 )
-from redis_counters.events import EventKind
+from redis_counters.events import EventKind, log
 from redis_counters.protocol.answers import all_answered
 from redis_counters.protocol.commands import Command
 from redis_counters.protocol.core import Core
@@ -31,6 +31,7 @@ MOST_PAUSE = 2.0  # seconds between attempts while Redis is away
 IMPATIENCE = 0.05  # seconds between attempts, at least, while somebody waits for a flush
 TURNS, TURN = 4, 0.005  # that other threads get when a client is closed: how many, and how many seconds each
 AGAIN, AGAIN_FOR = 5, 2.0  # attempts of a question to a cluster, while what is wrong may pass; and for how many seconds
+REPEATABLE = "the call may have been applied, and may be repeated"
 REST = 0.2  # seconds that close() gives the background to end after it is told to
 
 
@@ -74,6 +75,14 @@ def kept_if_refused(error: CounterError) -> CounterError:
     if isinstance(error, Refused) and error.outcome is Outcome.NOT_APPLIED:
         error.outcome = Outcome.KEPT
     return error
+
+
+def unforeseen(core: Core, error: Exception) -> Unavailable:
+    """Return our error for what nobody thought of: a fault of ours, of redis-py, of memory; where, is in the log."""
+    told = f"an error that is not Redis's: {error!r}"
+    if told != core.last_error:
+        log.error("flushing failed unexpectedly, going on", exc_info=error)
+    return Unavailable(told)
 
 
 def all_of(asks: Generator[list[Command], list[object], R]) -> Generator[list[Command], list[object], R]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Protocol
 
+from redis_counters.drivers.deadline import Deadline
 from redis_counters.protocol.commands import Command
 
 
@@ -34,13 +35,16 @@ class Transport(Protocol):
 
     grouped: bool  # keys of different buckets may not go together in one command
 
-    def lane(self) -> AbstractContextManager[Lane]:
-        """A lane; leaving it with unread answers closes its connection."""
+    def lane(self, deadline: Deadline | None = None) -> AbstractContextManager[Lane]:
+        """A lane; leaving it with unread answers closes its connection. Without a deadline each answer has its own."""
 
-    def ask(self, commands: Sequence[Command]) -> list[object]:
-        """Return the answers to commands that may be repeated, in order. Raises our errors."""
+    def ask(self, commands: Sequence[Command], deadline: Deadline | None = None) -> list[object]:
+        """Return the answers to commands that may be repeated, in order, `CALL_TIMEOUT` from now at the latest.
 
-    def ask_each(self, commands: Sequence[Command]) -> list[object]:
+        Raises our errors.
+        """
+
+    def ask_each(self, commands: Sequence[Command], deadline: Deadline | None = None) -> list[object]:
         """As `ask`, with a `NoAnswer` for each that there is none of: servers of a cluster fail by themselves."""
 
     def reply_timeout(self) -> float | None:
@@ -67,9 +71,9 @@ class AwaitedTransport(Protocol):
 
     grouped: bool
 
-    def lane(self) -> AbstractAsyncContextManager[AwaitedLane]: ...
-    async def ask(self, commands: Sequence[Command]) -> list[object]: ...
-    async def ask_each(self, commands: Sequence[Command]) -> list[object]: ...
+    def lane(self, deadline: Deadline | None = None) -> AbstractAsyncContextManager[AwaitedLane]: ...
+    async def ask(self, commands: Sequence[Command], deadline: Deadline | None = None) -> list[object]: ...
+    async def ask_each(self, commands: Sequence[Command], deadline: Deadline | None = None) -> list[object]: ...
     def reply_timeout(self) -> float | None: ...
 
     def drop_connections(self, *, of_parent: bool) -> None:

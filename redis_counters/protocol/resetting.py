@@ -14,7 +14,16 @@ from redis_counters.crdt.entries import Entries
 from redis_counters.crdt.moved import beyond_copies, copied_shards, copies_in
 from redis_counters.crdt.regional import parse_text
 from redis_counters.crdt.slotmap import parse
-from redis_counters.errors import CounterError, Outcome, Refused, quoted, reworded, with_outcome
+from redis_counters.errors import (
+    CounterError,
+    Outcome,
+    Refused,
+    Unavailable,
+    Unconfirmed,
+    quoted,
+    reworded,
+    with_outcome,
+)
 from redis_counters.protocol.answers import all_answered, reply_of
 from redis_counters.protocol.commands import Command, Script, hgetall
 from redis_counters.protocol.durability import Durability, shortfall
@@ -92,6 +101,8 @@ def take_away(reads: Reads, name: bytes, taken: Taken, *, delete: bool) -> Steps
 
 def with_taken(error: E, taken: Taken) -> E:
     """Return the error with what was taken away all the same, if anything was looked at before it."""
+    if isinstance(error, Unavailable) and not isinstance(error, Unconfirmed):
+        error = reworded(error, f"{error}; it may have been applied, and may be repeated")
     if not taken.shards:
         return error
     shards = "1 shard" if taken.shards == 1 else f"{taken.shards} shards"

@@ -16,14 +16,15 @@ class Fate(enum.IntEnum):
     PASS = 0
     DUPLICATE = 1
     DELAY = 2
-    REPLACE_REPLY = 3
-    DROP_REPLY = 4
-    CUT_BEFORE = 5
+    DRIP = 3
+    REPLACE_REPLY = 4
+    DROP_REPLY = 5
+    CUT_BEFORE = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Struck:
-    """A command's fate. ``seconds``: how late its reply is. ``reply``: what the client gets instead of it."""
+    """A command's fate. ``seconds``: how late its reply is, or each byte of it. ``reply``: what comes instead of it."""
 
     fate: Fate
     seconds: float = 0.0

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections import Counter, deque
 from collections.abc import Collection, Coroutine
+from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -29,7 +30,7 @@ class LossyLink:
     them, also those whose client was cut off meanwhile. ``dropped`` counts the replies swallowed by `drop_reply`,
     ``cut`` the requests that `cut_before` kept back, ``delayed`` the single replies that `delay` held up,
     ``duplicated`` the requests that `duplicate` forwarded twice (both are in ``forwarded``), ``replaced`` the replies
-    that `replace_reply` exchanged.
+    that `replace_reply` exchanged, ``dripped`` those that `drip` sent byte by byte.
 
     The methods that name a fault share their parameters. ``every``: the n-th, 2n-th, ... command that matches
     ``commands`` (names; None: all), counted over all connections; or each with ``probability``, by ``seed``. ``times``
@@ -42,6 +43,8 @@ class LossyLink:
         self._upstream(upstream)
         self._faults: tuple[Fault, ...] = ()
         self._delay = 0.0
+        self._drip = 0.0
+        self.dripped = 0
         self._switch = threading.RLock()  # starting and stopping, from whatever thread
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -146,9 +149,29 @@ class LossyLink:
             every = 1 if every is None and probability is None else every
             self._faults += (fault(Struck(Fate.DELAY, seconds), every, probability, seed, commands, times),)
 
+    def drip(
+        self,
+        seconds: float,
+        *,
+        every: int | None = None,
+        probability: float | None = None,
+        seed: int | None = None,
+        commands: Collection[str] | None = None,
+        times: int | None = None,
+    ) -> None:
+        """From now on the replies to these commands arrive byte by byte, so many seconds apart.
+
+        With ``seconds`` alone all that the server says does, and an earlier such drip is replaced.
+        """
+        if (every, probability, seed, commands, times) == (None,) * 5:
+            self._drip = seconds
+        else:
+            every = 1 if every is None and probability is None else every
+            self._faults += (fault(Struck(Fate.DRIP, seconds), every, probability, seed, commands, times),)
+
     def heal(self) -> None:
         """From now on nothing is lost, late or doubled; the counts stay."""
-        self._faults, self._delay = (), 0.0
+        self._faults, self._delay, self._drip = (), 0.0, 0.0
 
     def lead_to(self, upstream: str, *, keep: bool = False) -> None:
         """From now on new connections lead to another server, at the same `url`: a fail-over behind one address.
@@ -203,6 +226,10 @@ class LossyLink:
 
     async def _close(self) -> None:
         if self._server is not None:
+            for listening in self._server.sockets:  # what was accepted just now must have begun: a server that is
+                asyncio.get_running_loop().remove_reader(listening.fileno())  # closed meanwhile would leave it open
+            for _ in range(4):
+                await asyncio.sleep(0)
             self._server.close()
         await self._disconnect()
 
@@ -211,33 +238,40 @@ class LossyLink:
         for task in ending:
             task.cancel()
         await asyncio.gather(*ending, return_exceptions=True)
+        await asyncio.sleep(0)  # what was closed is gone
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.get_running_loop().create_task(self._serve((reader, writer)))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: writer.close())  # also if it was cancelled before it began
 
     async def _serve(self, client: _Streams) -> None:
+        writers = [client[1]]
+        requests: asyncio.Future[None] | None = None
         try:
             if self._path:
                 server = await asyncio.open_unix_connection(self._path)
             else:
                 server = await asyncio.open_connection(self._host, self._upstream_port)
-        except OSError:
-            client[1].close()  # as a client of a server that is away sees it
-            return
-        fates: deque[Struck] = deque()
-        requests = asyncio.ensure_future(self._requests(client, server, fates))
-        try:
+            writers.append(server[1])
+            fates: deque[Struck] = deque()
+            requests = asyncio.ensure_future(self._requests(client, server, fates))
             # Ends at the server's end of file: what was forwarded is applied even if the client is gone.
             await self._replies(client, server, fates)
         except (OSError, ValueError):
-            pass
+            pass  # a client of a server that is away sees its connection closed
+        except asyncio.CancelledError:
+            for writer in writers:
+                writer.transport.abort()  # whoever does not read is not waited for
+            raise
         finally:
-            requests.cancel()
-            for _, writer in (client, server):
+            for writer in writers:
                 writer.close()
-            await asyncio.gather(requests, return_exceptions=True)
+            while requests is not None and not requests.done():
+                requests.cancel()
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait({requests})
 
     async def _requests(self, client: _Streams, server: _Streams, fates: deque[Struck]) -> None:
         frames = Frames()
@@ -291,12 +325,27 @@ class LossyLink:
                     await asyncio.sleep(struck.seconds)
                     if client[1].is_closing():
                         continue
+                if struck.fate is Fate.DRIP or self._drip:
+                    self.dripped += 1
+                    await self._byte_by_byte(client[1], reply, struck.seconds or self._drip)
+                    continue
                 client[1].write(reply)
             if not client[1].is_closing():
                 try:
                     await client[1].drain()
                 except OSError:
                     client[1].close()
+
+    async def _byte_by_byte(self, client: asyncio.StreamWriter, reply: bytes, seconds: float) -> None:
+        healthy = self._faults, self._drip  # until it is healed: then the rest comes at once
+        for n in range(len(reply)):
+            if client.is_closing():
+                return
+            if (self._faults, self._drip) != healthy:
+                client.write(reply[n:])
+                return
+            client.write(reply[n : n + 1])
+            await asyncio.sleep(seconds)
 
 
 def _fate(struck: Struck) -> Fate:

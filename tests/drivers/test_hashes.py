@@ -12,6 +12,7 @@ import pytest
 import redis
 
 from redis_counters import Counters
+from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.redis_py.clients import take_connection
 from redis_counters.drivers.redis_py.hashes import LONGEST_KNOWN, MOST_KNOWN, Hashes
 from redis_counters.protocol.commands import Command, Question, Script
@@ -26,7 +27,7 @@ ONE, TWO = b"%1\r\n$1\r\n+\r\n$1\r\n1\r\n", b"%1\r\n$1\r\n+\r\n$1\r\n2\r\n"
 @contextmanager
 def connected(server: RealServer, protocol: int) -> Iterator[Any]:
     with redis.Redis.from_url(server.url, protocol=protocol) as client:
-        connection = take_connection(client.connection_pool)
+        connection = take_connection(client.connection_pool, Deadline())
         yield connection
         client.connection_pool.release(connection)
 

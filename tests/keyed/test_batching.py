@@ -229,12 +229,12 @@ def test_a_leader_that_fails_leaves_nobody_waiting(any_server: RealServer, error
         keyed = keyed_of(counters._runner)
         ask, failures = keyed.runner.ask, iter([None, error("x"), error("y")])
 
-        def failing(asks: Any) -> Any:
+        def failing(asks: Any, deadline: Any = None) -> Any:
             time.sleep(0.01)  # so that others gather
             failure = next(failures, None)
             if failure is not None:
                 raise failure
-            return ask(asks)
+            return ask(asks, deadline)
 
         keyed.runner.ask = failing  # type: ignore[method-assign] # of this one runner
         results: dict[int, object] = {}
@@ -263,11 +263,11 @@ def test_a_call_inside_of_a_call_is_sent(any_server: RealServer) -> None:
         ask = keyed.runner.ask
         nested: list[bool] = []
 
-        def meddling(asks: Any) -> Any:
+        def meddling(asks: Any, deadline: Any = None) -> Any:
             if not nested:
                 nested.append(False)
                 nested[0] = counters.incr_once("c", "inner")
-            return ask(asks)
+            return ask(asks, deadline)
 
         keyed.runner.ask = meddling  # type: ignore[method-assign] # of this one runner
         assert counters.incr_once("c", "outer") is True

@@ -125,11 +125,11 @@ def test_a_handler_of_signals_that_calls_while_its_thread_waits(
         ask, sending, waiting = keyed.runner.ask, threading.Event(), threading.Event()
         answers: dict[str, bool] = {}
 
-        def patient(asks: Any) -> Any:
+        def patient(asks: Any, deadline: Any = None) -> Any:
             if not sending.is_set():
                 sending.set()
                 waiting.wait(waits.PATIENCE)
-            return ask(asks)
+            return ask(asks, deadline)
 
         class Interrupted(Bell):
             """Its first wait is where the handler comes up; in the handler's own wait the leader ends."""

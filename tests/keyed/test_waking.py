@@ -39,13 +39,13 @@ class Callers:
         self.call("first")
         assert self._first.wait(PATIENCE)
 
-    def _patient(self, asks: Any) -> Any:
+    def _patient(self, asks: Any, deadline: Any = None) -> Any:
         if self._first.is_set():
             self._sent()
         else:
             self._first.set()
             assert self._gathered.wait(PATIENCE)
-        return self._ask(asks)
+        return self._ask(asks, deadline)
 
     def call(self, key: str) -> None:
         """A thread of this name has called, and is in the queue."""

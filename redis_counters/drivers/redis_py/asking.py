@@ -12,8 +12,11 @@ from collections.abc import Awaitable, Sequence
 
 from redis import exceptions
 
-from redis_counters.drivers.redis_py.cancelling import cancellable
+from redis_counters.drivers.deadline import Deadline
+from redis_counters.drivers.redis_py.cancelling import within as within_asyncio
 from redis_counters.drivers.redis_py.clients import (
+    LEAST_PAUSE,
+    MOST_PAUSE,
     Client,
     Connection,
     KnownConnections,
@@ -24,45 +27,56 @@ from redis_counters.drivers.redis_py.clients import (
     no_half_open_asyncio,
     take_connection,
 )
-from redis_counters.drivers.redis_py.errors import misled, reply_to_one, translate
+from redis_counters.drivers.redis_py.errands import within
+from redis_counters.drivers.redis_py.errors import all_in_use, garbled, misled, reply_to_one, translate
 from redis_counters.drivers.redis_py.hashes import Hashes, answers_of, keys_of
 from redis_counters.drivers.redis_py.lanes import AsyncioLane
+from redis_counters.drivers.redis_py.watching import Watched
 from redis_counters.drivers.redis_py.wire import packed, undecoded, words
 from redis_counters.protocol.commands import Command, ErrorReply, sent
 
 MANY_KEYS = 20  # of a command that is packed by us: redis.asyncio does it argument by argument, in Python
 
 
-def ask(client: Client, commands: Sequence[Command], hashes: Hashes) -> list[object]:
+def ask(client: Client, commands: Sequence[Command], hashes: Hashes, deadline: Deadline) -> list[object]:
     """Return the answers to commands that only read (or may be repeated), in order. Raises our errors."""
     try:
         try:
-            return _ask_at_once(client.connection_pool, commands, hashes)
-        except exceptions.ConnectionError:
-            pass  # a traceback of what follows need not tell of it
-        return [_ask_one(client, command) for command in commands]
+            return _ask_at_once(client.connection_pool, commands, hashes, deadline)
+        except exceptions.ConnectionError as error:
+            if all_in_use(error):
+                raise
+            # a traceback of what follows need not tell of it
+        return within(deadline, lambda: [_ask_one(client, command) for command in commands])
     except (exceptions.RedisError, OSError) as error:
         raise translate(error) or error from error
 
 
-def _ask_at_once(pool: Pool, commands: Sequence[Command], hashes: Hashes) -> list[object]:
-    connection = take_connection(pool)
+def _ask_at_once(pool: Pool, commands: Sequence[Command], hashes: Hashes, deadline: Deadline) -> list[object]:
+    connection = take_connection(pool, deadline)
     whole = False
     try:
-        keys = keys_of(commands)
-        if keys is not None and (found := hashes.ask(connection, keys, commands)) is not None:
-            whole = True
-            return answers_of(commands, found)
-        answers = _exchange(connection, commands, text=False)
-        if any(isinstance(answer, ErrorReply) for answer in answers):
-            lost = [n for n, a in enumerate(answers) if isinstance(a, ErrorReply) and a.code == "NOSCRIPT"]
-            for n, answer in zip(lost, _exchange(connection, [commands[n] for n in lost], text=True), strict=True):
-                answers[n] = answer
+        with Watched(connection, deadline):
+            keys = keys_of(commands)
+            if keys is not None and (found := hashes.ask(connection, keys, commands)) is not None:
+                answers = answers_of(commands, found)
+            else:
+                answers = _exchange_all(connection, commands)
         whole = not any(map(misled, answers))
     finally:
         if not whole:  # an answer may still come, and is nobody else's; or it is the wrong server
             connection.disconnect()
         pool.release(connection)
+    return answers
+
+
+def _exchange_all(connection: Connection, commands: Sequence[Command]) -> list[object]:
+    """Return the answers; a script that Redis does not know is sent with its text."""
+    answers = _exchange(connection, commands, text=False)
+    if any(isinstance(answer, ErrorReply) for answer in answers):
+        lost = [n for n, a in enumerate(answers) if isinstance(a, ErrorReply) and a.code == "NOSCRIPT"]
+        for n, answer in zip(lost, _exchange(connection, [commands[n] for n in lost], text=True), strict=True):
+            answers[n] = answer
     return answers
 
 
@@ -79,6 +93,8 @@ def _exchange(connection: Connection, commands: Sequence[Command], *, text: bool
             raise
         except exceptions.ResponseError as error:
             answers.append(reply_to_one(error))
+        except ValueError as error:
+            raise garbled(error) from error
     return answers
 
 
@@ -90,28 +106,38 @@ def _ask_one(client: Client, command: Command) -> object:
                 answer = client.execute_command(*words(command, text=text), NEVER_DECODE=True)
         except exceptions.ResponseError as error:
             answer = reply_to_one(error)
+        except ValueError as error:
+            raise garbled(error) from error
         if not isinstance(answer, ErrorReply) or answer.code != "NOSCRIPT":
             break
     return answer
 
 
-async def ask_asyncio(client: Client, commands: Sequence[Command]) -> list[object]:
+async def ask_asyncio(client: Client, commands: Sequence[Command], deadline: Deadline) -> list[object]:
     """The same over redis.asyncio; only several commands, or a long one, go over a connection that is taken for them.
 
     All are sent before the first answer.
     """
+    try:
+        return await within_asyncio(deadline, _ask_asyncio(client, commands, deadline))
+    except exceptions.TimeoutError as error:
+        raise translate(error) or error from error
+
+
+async def _ask_asyncio(client: Client, commands: Sequence[Command], deadline: Deadline) -> list[object]:
     answers: list[object] = []
     try:
         if len(commands) > 1 or len(commands[0].keys) > MANY_KEYS:
             try:
-                async with AsyncioLane(client, KnownConnections(), alone=True) as lane:
+                async with AsyncioLane(client, KnownConnections(), deadline, alone=True) as lane:
                     return await lane.exchange(commands)
-            except exceptions.ConnectionError:
-                pass
+            except exceptions.ConnectionError as error:
+                if all_in_use(error):
+                    raise
         for command in commands:
-            answer = await _ask_one_asyncio(client, command, text=False)
+            answer = await _ask_one_asyncio(client, command, deadline, text=False)
             if isinstance(answer, ErrorReply) and answer.code == "NOSCRIPT":
-                answer = await _ask_one_asyncio(client, command, text=True)
+                answer = await _ask_one_asyncio(client, command, deadline, text=True)
             answers.append(answer)
         if any(map(misled, answers)):
             await disconnect_idle_asyncio(client.connection_pool)
@@ -122,10 +148,19 @@ async def ask_asyncio(client: Client, commands: Sequence[Command]) -> list[objec
     return answers
 
 
-async def _ask_one_asyncio(client: Client, command: Command, *, text: bool) -> object:
-    try:
-        call: Awaitable[object] = client.execute_command(*words(command, text=text), NEVER_DECODE=True)
-        async with no_half_open_asyncio(client.connection_pool):
-            return undecoded(await cancellable(call), client)
-    except exceptions.ResponseError as error:
-        return reply_to_one(error)
+async def _ask_one_asyncio(client: Client, command: Command, deadline: Deadline, *, text: bool) -> object:
+    pause = LEAST_PAUSE
+    while True:
+        try:
+            async with no_half_open_asyncio(client.connection_pool):
+                call: Awaitable[object] = client.execute_command(*words(command, text=text), NEVER_DECODE=True)
+                return undecoded(await call, client)
+        except exceptions.ConnectionError as error:
+            if not all_in_use(error) or not deadline.left():
+                raise
+        except exceptions.ResponseError as error:
+            return reply_to_one(error)
+        except ValueError as error:
+            raise garbled(error) from error
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, MOST_PAUSE)

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Awaitable
+from typing import Any, TypeVar
 
 from redis import exceptions
 
+from redis_counters.drivers.deadline import Deadline
 
-async def within(answer: Awaitable[object], seconds: float | None) -> object:
+T = TypeVar("T")
+
+
+async def within(deadline: Deadline, answer: Awaitable[T]) -> T:
     """As asyncio.wait_for, which up to Python 3.11 loses a cancellation that comes together with the result."""
     task = asyncio.ensure_future(answer)
     task.add_done_callback(_seen)
     try:
-        await asyncio.wait({task}, timeout=seconds)
+        await asyncio.wait({task}, timeout=deadline.left())
         if task.done():
             return task.result()
     finally:
         task.cancel()
-    raise exceptions.TimeoutError(f"no answer within {seconds:g} s")
+    raise exceptions.TimeoutError(deadline.words)
 
 
-async def cancellable(work: Awaitable[object]) -> object:
-    """Await work of redis-py that uses asyncio.wait_for."""
-    return await work if sys.version_info >= (3, 12) else await within(work, None)
-
-
-def _seen(task: asyncio.Future[object]) -> None:
+def _seen(task: asyncio.Future[Any]) -> None:
     """Nobody need be told how it ended after all."""
     if not task.cancelled():
         task.exception()

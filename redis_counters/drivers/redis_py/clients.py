@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import random
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Protocol, cast
@@ -12,7 +14,14 @@ from weakref import WeakSet
 
 from redis import exceptions
 
+from redis_counters.drivers.deadline import Deadline
+from redis_counters.drivers.redis_py.at_hand import begin_taking, end_taking
+from redis_counters.drivers.redis_py.cancelling import within as within_asyncio
+from redis_counters.drivers.redis_py.errands import within
+from redis_counters.drivers.redis_py.errors import all_in_use, garbled
 from redis_counters.errors import UsageError
+
+LEAST_PAUSE, MOST_PAUSE = 0.002, 0.05  # seconds between looks whether a connection of the pool is free again
 
 _PRINTABLE = "".join(map(chr, range(32, 127)))
 
@@ -95,8 +104,29 @@ def _needs_name(pool: type[Pool]) -> bool:
     return parameter is not None and parameter.default is inspect.Parameter.empty
 
 
-def take_connection(pool: Pool) -> Any:
-    """Return a connection that is logged in, to the client's database, with nothing unread."""
+def take_connection(pool: Pool, deadline: Deadline) -> Any:
+    """Return a connection that is logged in, to the client's database, with nothing unread.
+
+    Where all of the pool are in use, one of them is waited for. Raises TimeoutError when that, or connecting, takes
+    too long.
+    """
+    pause = LEAST_PAUSE
+    while True:
+        at_hand = begin_taking(pool)
+        try:
+            if at_hand:
+                return _take_connection(pool)
+            return within(deadline, functools.partial(_take_connection, pool), pool.release)
+        except exceptions.ConnectionError as error:
+            if not all_in_use(error) or not deadline.left():
+                raise
+        finally:
+            end_taking(pool)
+        time.sleep(min(pause * random.random(), deadline.left()))
+        pause = min(2 * pause, MOST_PAUSE)
+
+
+def _take_connection(pool: Pool) -> Any:
     connection: Any = None
     try:  # as in no_half_open, whose `with` would take as long as the look
         connection = _get_connection(pool)
@@ -109,23 +139,54 @@ def take_connection(pool: Pool) -> Any:
             pool.release(connection)
         if not isinstance(error, exceptions.RedisError):
             disconnect_idle(pool)
+        if isinstance(error, ValueError):
+            raise garbled(error) from error
         raise
     return connection
 
 
-async def take_connection_asyncio(pool: Pool) -> Any:
+async def take_connection_asyncio(pool: Pool, deadline: Deadline) -> Any:
     """The same in asyncio."""
-    async with no_half_open_asyncio(pool):
-        connection = await _get_connection(pool)
+    pause = LEAST_PAUSE
+    while True:
+        taking = asyncio.ensure_future(_take_connection_asyncio(pool))
         try:
-            if _does_not_look(pool) and await connection.can_read():
-                await disconnect_now(connection)
-                await connection.connect()
+            return await within_asyncio(deadline, taking)
+        except exceptions.ConnectionError as error:
+            if not all_in_use(error) or not deadline.left():
+                raise
         except BaseException:
-            await disconnect_now(connection)
-            await pool.release(connection)
+            taking.add_done_callback(functools.partial(_put_back_asyncio, pool))
             raise
+        await asyncio.sleep(min(pause * random.random(), deadline.left()))
+        pause = min(2 * pause, MOST_PAUSE)
+
+
+async def _take_connection_asyncio(pool: Pool) -> Any:
+    try:
+        async with no_half_open_asyncio(pool):
+            connection = await _get_connection(pool)
+            try:
+                if _does_not_look(pool) and await connection.can_read():
+                    await disconnect_now(connection)
+                    await connection.connect()
+            except BaseException:
+                await disconnect_now(connection)
+                await pool.release(connection)
+                raise
+    except ValueError as error:
+        raise garbled(error) from error
     return connection
+
+
+def _put_back_asyncio(pool: Pool, taking: asyncio.Future[Any]) -> None:
+    """It came, in spite of a cancellation, when nobody waited for it any more."""
+    if not taking.cancelled() and taking.exception() is None:
+        _putting_back.add(putting := asyncio.ensure_future(pool.release(taking.result())))
+        putting.add_done_callback(_putting_back.discard)
+
+
+_putting_back: set[asyncio.Future[Any]] = set()  # a loop holds no tasks
 
 
 def _get_connection(pool: Pool) -> Any:

@@ -17,10 +17,12 @@ from typing import Any, cast
 from redis import exceptions
 from redis.cluster import PRIMARY, ClusterNode
 
+from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.pacing import again_options
 from redis_counters.drivers.redis_py import inherited
 from redis_counters.drivers.redis_py.asked import Asked
 from redis_counters.drivers.redis_py.clients import KnownConnections, disconnect_idle
+from redis_counters.drivers.redis_py.errands import Errand, TooLate
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.redis_py.hash_slots import BROKEN, Address, HashSlots, primaries_in
 from redis_counters.drivers.redis_py.lanes import REPLY_TIMEOUT, BlockingLane, Exchanging
@@ -28,6 +30,8 @@ from redis_counters.drivers.redis_py.under_way import ASKING, EVERYWHERE, Sent, 
 from redis_counters.errors import CounterError, Unavailable
 from redis_counters.protocol.answers import all_answered
 from redis_counters.protocol.commands import Command, NoAnswer
+
+PATIENCE = 2.0  # seconds that a look at where the slots are may take, where it is known where they were
 
 
 class Cluster(HashSlots):
@@ -43,26 +47,32 @@ class Cluster(HashSlots):
         self._open = open_client
         self._addresses = addresses  # that the caller has named: they may lead elsewhere by now, which redis-py forgets
         self._options = options
-        self._lock = threading.RLock()  # a signal handler may ask, too, while its thread looks up the slots
+        self._begin()
+
+    def _begin(self) -> None:
+        self._lock = threading.RLock()  # a signal handler may ask, too
+        self._looking = threading.RLock()
+        self._errand: Errand[Any] | None = None  # which looks up the slots, for all who wait for it
 
     def reply_timeout(self) -> float | None:
         limit: float | None = self._options.get("socket_timeout")
         return limit
 
-    def lane(self) -> ClusterLane:
-        return ClusterLane(self)
+    def lane(self, deadline: Deadline | None = None) -> ClusterLane:
+        return ClusterLane(self, deadline)
 
-    def ask(self, commands: Sequence[Command]) -> list[object]:
-        return all_answered(self.ask_each(commands))
+    def ask(self, commands: Sequence[Command], deadline: Deadline | None = None) -> list[object]:
+        return all_answered(self.ask_each(commands, deadline))
 
-    def ask_each(self, commands: Sequence[Command]) -> list[object]:
+    def ask_each(self, commands: Sequence[Command], deadline: Deadline | None = None) -> list[object]:
         from tenacity import Retrying
 
         asked = Asked(commands)
+        deadline = deadline or Deadline()
         try:
             for attempt in Retrying(**again_options()):
                 with attempt:
-                    asked.take(self._ask(asked.left()))
+                    asked.take(self._ask(asked.left(), deadline))
                     self.stale = self.stale or asked.error is not None
                     asked.check()
         except Unavailable:
@@ -70,16 +80,34 @@ class Cluster(HashSlots):
                 raise
         return asked.answers
 
-    def _ask(self, commands: Sequence[Command]) -> list[object]:
+    def _ask(self, commands: Sequence[Command], deadline: Deadline) -> list[object]:
         try:
-            with self.lane() as lane:
+            with self.lane(deadline) as lane:
                 return lane.exchange(commands, _nothing, REPLY_TIMEOUT)
         except BROKEN as error:
             raise translate(error) or error from error
 
-    def look_up(self) -> Any:
-        """Return the client, which knows the slots; if that may have changed, it has asked again."""
+    def look_up(self, deadline: Deadline) -> Any:
+        """Return the client, which knows the slots; if that may have changed, it has asked again.
+
+        Where that takes too long, one that knows older ones has to do. Raises what redis-py raises.
+        """
+        client = self._client
+        if client is not None and not self.stale:
+            return client
         with self._lock:
+            errand = self._errand
+            if errand is None or errand.over:
+                errand = self._errand = Errand(self._look_up)
+        try:
+            return errand.result(deadline, None if client is None else PATIENCE)
+        except TooLate:
+            if client is None:
+                raise
+            return client
+
+    def _look_up(self) -> Any:
+        with self._looking:
             if self._client is None:
                 self._client = self._open()
             elif self.stale:
@@ -103,23 +131,23 @@ class Cluster(HashSlots):
             manager.startup_nodes = {node.name: node for node in named} | manager.startup_nodes
             _ask_for_slots(self._client)
 
-    def address_of(self, command: Command) -> Address:
+    def address_of(self, command: Command, deadline: Deadline) -> Address:
         """Return the primary that the command belongs to. Raises Unavailable if its slot has none."""
-        return self.address_in(self.look_up(), command)
+        return self.address_in(self.look_up(deadline), command)
 
-    def primaries(self) -> list[Address]:
+    def primaries(self, deadline: Deadline | None = None) -> list[Address]:
         """Return where all primaries are."""
-        return primaries_in(self.look_up())
+        return primaries_in(self.look_up(deadline or Deadline(REPLY_TIMEOUT)))
 
-    def lane_to(self, address: Address) -> BlockingLane:
+    def lane_to(self, address: Address, deadline: Deadline | None = None) -> BlockingLane:
         """Return a lane to one server."""
-        client = self.look_up()
+        client = self.look_up(deadline or Deadline(REPLY_TIMEOUT))
         node: Any = client.get_node(host=address[0], port=address[1])
         if node is None:  # it has no slot yet, and the first is on its way there
             make_node: Any = ClusterNode
             node = make_node(*address, PRIMARY)
             client.nodes_manager.nodes_cache[node.name] = node  # as redis-py does, which will close it
-        return BlockingLane(client.get_redis_connection(node), self._known)
+        return BlockingLane(client.get_redis_connection(node), self._known, deadline)
 
     def disconnect_idle(self) -> None:
         if self._client is not None:
@@ -128,7 +156,7 @@ class Cluster(HashSlots):
                     disconnect_idle(node.redis_connection.connection_pool)
 
     def begin_in_child(self) -> None:
-        self._lock = threading.RLock()
+        self._begin()
         if self._client is not None:
             inherited.renew_locks(self._client)
             self.stale = True
@@ -149,14 +177,18 @@ def _nothing() -> None:
 class ClusterLane(Exchanging):
     """One connection per primary that is needed. Leaving it with unread answers closes theirs."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, deadline: Deadline | None) -> None:
         self._cluster = cluster
+        self._deadline = deadline
         self._lanes: dict[Address, BlockingLane] = {}
         self._under_way = UnderWay(cluster)
 
     def __enter__(self) -> ClusterLane:
-        self._cluster.look_up()
+        self._cluster.look_up(self._until())
         return self
+
+    def _until(self) -> Deadline:
+        return self._deadline or Deadline(REPLY_TIMEOUT)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         lanes, self._lanes = self._lanes, {}
@@ -171,14 +203,14 @@ class ClusterLane(Exchanging):
             if command.plain in EVERYWHERE:
                 self._send_everywhere(sent)
             else:
-                self._send_to(self._cluster.address_of(command), sent)
+                self._send_to(self._cluster.address_of(command, self._until()), sent)
         except CounterError as error:
             sent.answer = NoAnswer(error)
 
     def _send_everywhere(self, sent: Sent) -> None:
         """To every server that was written to in this lane, and to none if one of them has broken off."""
         self._under_way.check()
-        for address in list(self._lanes) or self._cluster.primaries():
+        for address in list(self._lanes) or self._cluster.primaries(self._until()):
             part = Sent(sent.command, sent.text)
             sent.parts.append(part)
             self._send_to(address, part)
@@ -199,7 +231,7 @@ class ClusterLane(Exchanging):
         try:
             lane = self._lanes.get(address)
             if lane is None:
-                lane = self._cluster.lane_to(address).__enter__()
+                lane = self._cluster.lane_to(address, self._deadline).__enter__()
                 self._lanes[address] = lane
             if asking:
                 lane.send(ASKING, False)

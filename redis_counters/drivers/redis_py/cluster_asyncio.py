@@ -17,18 +17,21 @@ from redis.asyncio import ConnectionPool, Redis, RedisCluster
 from redis.asyncio.cluster import ClusterNode
 from redis.cluster import PRIMARY
 
+from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.pacing import again_options
 from redis_counters.drivers.redis_py import inherited
 from redis_counters.drivers.redis_py.asked import Asked
+from redis_counters.drivers.redis_py.cancelling import within
 from redis_counters.drivers.redis_py.clients import KnownConnections
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.redis_py.hash_slots import BROKEN, Address, HashSlots, primaries_in
-from redis_counters.drivers.redis_py.lanes import AsyncioLane, AwaitedExchanging
+from redis_counters.drivers.redis_py.lanes import REPLY_TIMEOUT, AsyncioLane, AwaitedExchanging
 from redis_counters.drivers.redis_py.under_way import ASKING, EVERYWHERE, Sent, UnderWay
 from redis_counters.errors import CounterError, Unavailable
 from redis_counters.protocol.answers import all_answered
 from redis_counters.protocol.commands import Command, NoAnswer
 
+PATIENCE = 2.0  # seconds that a look at where the slots are may take, where it is known where they were
 AWAITED_BROKEN = (*BROKEN, asyncio.TimeoutError)
 
 
@@ -44,26 +47,28 @@ class ClusterAsyncio(HashSlots):
         self._named = dict(client.nodes_manager.startup_nodes)  # they may lead elsewhere by now, which redis-py forgets
         self._lock = asyncio.Lock()
         self._nodes: dict[Address, Redis] = {}
+        self._asked = False  # where the slots are, or were
         self._unfinished = False  # then the client takes itself for closed, whatever connections it has
 
     def reply_timeout(self) -> float | None:
         limit: float | None = self._client.get_connection_kwargs().get("socket_timeout")
         return limit
 
-    def lane(self) -> ClusterLaneAsyncio:
-        return ClusterLaneAsyncio(self)
+    def lane(self, deadline: Deadline | None = None) -> ClusterLaneAsyncio:
+        return ClusterLaneAsyncio(self, deadline)
 
-    async def ask(self, commands: Sequence[Command]) -> list[object]:
-        return all_answered(await self.ask_each(commands))
+    async def ask(self, commands: Sequence[Command], deadline: Deadline | None = None) -> list[object]:
+        return all_answered(await self.ask_each(commands, deadline))
 
-    async def ask_each(self, commands: Sequence[Command]) -> list[object]:
+    async def ask_each(self, commands: Sequence[Command], deadline: Deadline | None = None) -> list[object]:
         from tenacity import AsyncRetrying
 
         asked = Asked(commands)
+        deadline = deadline or Deadline()
         try:
             async for attempt in AsyncRetrying(**again_options()):
                 with attempt:
-                    asked.take(await self._ask(asked.left()))
+                    asked.take(await self._ask(asked.left(), deadline))
                     self.stale = self.stale or asked.error is not None
                     asked.check()
         except Unavailable:
@@ -71,15 +76,28 @@ class ClusterAsyncio(HashSlots):
                 raise
         return asked.answers
 
-    async def _ask(self, commands: Sequence[Command]) -> list[object]:
+    async def _ask(self, commands: Sequence[Command], deadline: Deadline) -> list[object]:
         try:
-            async with self.lane() as lane:
+            async with self.lane(deadline) as lane:
                 return await lane.exchange(commands)
         except AWAITED_BROKEN as error:
             raise translate(error) or error from error
 
-    async def look_up(self) -> RedisCluster:
-        """Return the client, which knows the slots; if that may have changed, it has asked again."""
+    async def look_up(self, deadline: Deadline) -> RedisCluster:
+        """Return the client, which knows the slots; if that may have changed, it has asked again.
+
+        Where that takes too long, one that knows older ones has to do.
+        """
+        if self._asked and not self.stale and not getattr(self._client, "_initialize", False):
+            return self._client
+        try:
+            return await within(Deadline(min(PATIENCE, deadline.left())) if self._asked else deadline, self._look_up())
+        except exceptions.TimeoutError:
+            if not self._asked or not self.stale:
+                raise
+            return self._client
+
+    async def _look_up(self) -> RedisCluster:
         async with self._lock:
             before = self._nodes_of_client()
             await self._initialize()
@@ -96,6 +114,7 @@ class ClusterAsyncio(HashSlots):
             for number in left:
                 with suppress(*AWAITED_BROKEN):
                     await before[number].disconnect()
+            self._asked = True
         return self._client
 
     async def _initialize(self) -> None:
@@ -122,17 +141,18 @@ class ClusterAsyncio(HashSlots):
             manager.startup_nodes = self._named | manager.startup_nodes
             await manager.initialize()
 
-    async def address_of(self, command: Command) -> Address:
+    async def address_of(self, command: Command, deadline: Deadline) -> Address:
         """Return the primary that the command belongs to. Raises Unavailable if its slot has none."""
-        return self.address_in(await self.look_up(), command)
+        return self.address_in(await self.look_up(deadline), command)
 
-    async def primaries(self) -> list[Address]:
+    async def primaries(self, deadline: Deadline | None = None) -> list[Address]:
         """Return where all primaries are."""
-        return primaries_in(await self.look_up())
+        return primaries_in(await self.look_up(deadline or Deadline(REPLY_TIMEOUT)))
 
-    async def lane_to(self, address: Address) -> AsyncioLane:
+    async def lane_to(self, address: Address, deadline: Deadline | None = None) -> AsyncioLane:
         """Return a lane to one server."""
-        client = await self.look_up() if address not in self._nodes else None
+        until = deadline or Deadline(REPLY_TIMEOUT)
+        client = await self.look_up(until) if address not in self._nodes else None
         if client is not None and address not in self._nodes:  # another task may have been here meanwhile
             node: Any = client.get_node(host=address[0], port=address[1])
             if node is None:  # it has no slot yet, and the first is on its way there
@@ -140,13 +160,14 @@ class ClusterAsyncio(HashSlots):
                 node = ClusterNode(*address, PRIMARY, **options)
             pool = ConnectionPool(connection_class=node.connection_class, **_options(node))
             self._nodes[address] = Redis(connection_pool=pool)
-        return AsyncioLane(self._nodes[address], self._known)
+        return AsyncioLane(self._nodes[address], self._known, deadline)
 
     def drop_connections(self, *, of_parent: bool) -> None:
         self._lock = asyncio.Lock()
         for client in self._nodes.values():
             inherited.drop_connections(client, of_parent=of_parent)
         self._nodes.clear()
+        self._asked = False
         inherited.drop_connections_of_nodes(self._client, of_parent=of_parent)
         self.stale = True
 
@@ -174,14 +195,18 @@ def _options(node: Any) -> dict[str, Any]:
 class ClusterLaneAsyncio(AwaitedExchanging):
     """One connection per primary that is needed. Leaving it with unread answers closes theirs."""
 
-    def __init__(self, cluster: ClusterAsyncio) -> None:
+    def __init__(self, cluster: ClusterAsyncio, deadline: Deadline | None) -> None:
         self._cluster = cluster
+        self._deadline = deadline
         self._lanes: dict[Address, AsyncioLane] = {}
         self._under_way = UnderWay(cluster)
 
     async def __aenter__(self) -> ClusterLaneAsyncio:
-        await self._cluster.look_up()
+        await self._cluster.look_up(self._until())
         return self
+
+    def _until(self) -> Deadline:
+        return self._deadline or Deadline(REPLY_TIMEOUT)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
@@ -198,14 +223,14 @@ class ClusterLaneAsyncio(AwaitedExchanging):
             if command.plain in EVERYWHERE:
                 await self._send_everywhere(sent)
             else:
-                await self._send_to(await self._cluster.address_of(command), sent)
+                await self._send_to(await self._cluster.address_of(command, self._until()), sent)
         except CounterError as error:
             sent.answer = NoAnswer(error)
 
     async def _send_everywhere(self, sent: Sent) -> None:
         """To every server that was written to in this lane, and to none if one of them has broken off."""
         self._under_way.check()
-        for address in list(self._lanes) or await self._cluster.primaries():
+        for address in list(self._lanes) or await self._cluster.primaries(self._until()):
             part = Sent(sent.command, sent.text)
             sent.parts.append(part)
             await self._send_to(address, part)
@@ -226,7 +251,7 @@ class ClusterLaneAsyncio(AwaitedExchanging):
         try:
             lane = self._lanes.get(address)
             if lane is None:
-                lane = await (await self._cluster.lane_to(address)).__aenter__()
+                lane = await (await self._cluster.lane_to(address, self._deadline)).__aenter__()
                 self._lanes[address] = lane
             if asking:
                 await lane.send(ASKING, False)

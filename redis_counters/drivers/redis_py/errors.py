@@ -10,6 +10,7 @@ from redis import exceptions
 from redis_counters.errors import CounterError, NotPermitted, Refused, Unavailable
 from redis_counters.protocol.commands import ErrorReply
 from redis_counters.protocol.refusals import IN_A_CLUSTER, error_for, from_the_wrong_server
+from redis_counters.protocol.replies import BadReply
 
 _CODES: tuple[tuple[type[Exception], str], ...] = (
     (exceptions.NoScriptError, "NOSCRIPT"),
@@ -34,6 +35,7 @@ _NO_CLUSTER = ("Cluster mode is not enabled on this node", "this server is not p
 NO_SENTINEL = "what should be a Sentinel is no Sentinel: for a Redis use redis://host:port"
 _ASKED_FOR_SENTINEL = re.compile("unknown command ['`]SENTINEL['`]", re.IGNORECASE)
 _ASKED_FOR_HASH = re.compile("unknown command ['`](HMGET|HGETALL|EVALSHA|EVAL)['`]", re.IGNORECASE)
+_ALL_IN_USE = ("Too many connections", "No connection available")  # of a pool that waits, when it has waited
 _LOG_IN = "redis://user:password@host, or redis://:password@host"
 
 
@@ -54,8 +56,15 @@ def translate(error: BaseException) -> CounterError | None:
         return NotPermitted(f"Redis answered: {words}")
     if isinstance(error, exceptions.BusyLoadingError):  # to redis-py this is a broken connection
         return Unavailable(words if words.startswith("LOADING") else f"LOADING {words}")
+    if all_in_use(error):
+        return Unavailable(
+            "all connections that the client may have are in use, and none came free in time: give it more "
+            "(max_connections of its pool), or let fewer threads and tasks ask at the same time"
+        )
     if isinstance(error, (exceptions.ConnectionError, exceptions.TimeoutError, OSError, asyncio.TimeoutError)):
         return Unavailable(f"Redis is not reachable: {words or type(error).__name__}")
+    if isinstance(error, exceptions.InvalidResponse):
+        return BadReply(f"what answered is no Redis: {words}")
     if isinstance(error, exceptions.RedisClusterException):  # which is none of redis-py's RedisErrors
         return Unavailable(f"the cluster is not reachable: {words.removeprefix(_NO_NODE).replace(*_NO_CLUSTER)}")
     if isinstance(error, exceptions.RedisError):
@@ -80,9 +89,19 @@ def said(error: BaseException) -> str:
     return NO_SENTINEL if _ASKED_FOR_SENTINEL.search(words) else words
 
 
+def garbled(error: ValueError) -> exceptions.InvalidResponse:
+    """Return what redis-py's own parser should have raised: it makes numbers of what comes by ``int``."""
+    return exceptions.InvalidResponse(str(error))
+
+
+def all_in_use(error: BaseException | None) -> bool:
+    """True if a pool of redis-py would not give a connection because all of them are in use."""
+    return isinstance(error, exceptions.ConnectionError) and str(error).startswith(_ALL_IN_USE)
+
+
 def no_connection_left(error: CounterError) -> bool:
-    """True if the pool would not give a connection because all of them are in use."""
-    return isinstance(error.__cause__, exceptions.ConnectionError) and "Too many connections" in str(error.__cause__)
+    """True if the pool gave no connection, for as long as was waited, because all of them were in use."""
+    return all_in_use(error.__cause__)
 
 
 def error_reply(error: exceptions.ResponseError) -> ErrorReply:

@@ -11,7 +11,7 @@ from types import TracebackType
 
 from redis import exceptions
 
-from redis_counters.drivers.clock import monotonic
+from redis_counters.drivers.deadline import GRACE, Deadline
 from redis_counters.drivers.redis_py.cancelling import within
 from redis_counters.drivers.redis_py.clients import (
     Client,
@@ -24,19 +24,23 @@ from redis_counters.drivers.redis_py.clients import (
     take_connection,
     take_connection_asyncio,
 )
-from redis_counters.drivers.redis_py.errors import error_reply, misled, reply_to_one
+from redis_counters.drivers.redis_py.errors import error_reply, garbled, misled, reply_to_one
+from redis_counters.drivers.redis_py.watching import Watched
 from redis_counters.drivers.redis_py.wire import packed, undecoded
 from redis_counters.protocol.commands import Command, ErrorReply
 
-REPLY_TIMEOUT = 10.0  # seconds that a lane waits for an answer where the client sets no limit
+REPLY_TIMEOUT = 10.0  # seconds that a lane waits for an answer: all of it; its beginning, as the client says
 
 
 class _Lane:
     """What is known of a lane, whoever waits on it."""
 
-    def __init__(self, client: Client, known: KnownConnections, *, alone: bool = False) -> None:
+    def __init__(
+        self, client: Client, known: KnownConnections, deadline: Deadline | None = None, *, alone: bool = False
+    ) -> None:
         self.client = client
         self._known = known
+        self._deadline = deadline  # of all that is done on it; without one, of each answer
         self._asked_about = False  # whether the connection is new
         self._reply_of = reply_to_one if alone else error_reply  # alone: the client knows of no other server
         self._pool = pool_of(client)
@@ -50,6 +54,9 @@ class _Lane:
             return False
         self._asked_about = True
         return self._known.is_new(self._connection)
+
+    def _until(self) -> Deadline:
+        return self._deadline or Deadline(REPLY_TIMEOUT)
 
     def _read(self, answer: object) -> object:
         """Return an answer that was read; an error of Redis as an `ErrorReply`."""
@@ -105,7 +112,7 @@ class BlockingLane(_Lane, Exchanging):
     """One connection for one round of flushing. Leaving it with unread answers closes the connection."""
 
     def __enter__(self) -> BlockingLane:
-        self._connection = take_connection(self._pool)
+        self._connection = take_connection(self._pool, self._until())
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
@@ -124,8 +131,9 @@ class BlockingLane(_Lane, Exchanging):
         """Send a command; its answer is the next but ``unread``."""
         connection = self._connection
         assert connection is not None
-        # A health check would read our answers as its own.
-        connection.send_packed_command(packed(connection, command, text=text), check_health=not self._unread)
+        with Watched(connection, self._until()):
+            # A health check would read our answers as its own.
+            connection.send_packed_command(packed(connection, command, text=text), check_health=not self._unread)
         self._unread += 1
 
     def receive(self, meanwhile: Callable[[], None], every: float) -> object:
@@ -135,17 +143,21 @@ class BlockingLane(_Lane, Exchanging):
         """
         connection = self._connection
         assert connection is not None
-        limit = connection.socket_timeout or REPLY_TIMEOUT
-        end = monotonic() + limit
-        while not connection.can_read(timeout=min(every, limit)):
-            if monotonic() >= end:
-                raise exceptions.TimeoutError(f"no answer within {limit:g} s")
+        until = self._until()
+        silence = Deadline(connection.socket_timeout or REPLY_TIMEOUT)
+        while not connection.can_read(timeout=min(every, silence.seconds, until.left())):
+            for limit in (silence, until):
+                if not limit.left():
+                    raise exceptions.TimeoutError(limit.words)
             meanwhile()
         answer: object
-        try:
-            answer = connection.read_response(disable_decoding=True)
-        except exceptions.ResponseError as error:
-            answer = error
+        with Watched(connection, until):
+            try:
+                answer = connection.read_response(disable_decoding=True)
+            except exceptions.ResponseError as error:
+                answer = error
+            except ValueError as error:
+                raise garbled(error) from error
         return self._read(undecoded(answer, self.client))
 
 
@@ -153,7 +165,7 @@ class AsyncioLane(_Lane, AwaitedExchanging):
     """The same over redis.asyncio."""
 
     async def __aenter__(self) -> AsyncioLane:
-        self._connection = await take_connection_asyncio(self._pool)
+        self._connection = await take_connection_asyncio(self._pool, self._until())
         return self
 
     async def __aexit__(
@@ -181,10 +193,14 @@ class AsyncioLane(_Lane, AwaitedExchanging):
         assert connection is not None
         answer: object
         try:
-            if connection.socket_timeout:
-                answer = await connection.read_response(disable_decoding=True)
+            until = self._until()
+            reading = connection.read_response(disable_decoding=True)
+            if connection.socket_timeout and connection.socket_timeout <= until.left():
+                answer = await reading
             else:
-                answer = await within(connection.read_response(disable_decoding=True), REPLY_TIMEOUT)
+                answer = await within(until if until.left() > GRACE else Deadline(GRACE), reading)
         except exceptions.ResponseError as error:
             answer = error
+        except ValueError as error:
+            raise garbled(error) from error
         return self._read(undecoded(answer, self.client))

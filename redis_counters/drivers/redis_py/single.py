@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.redis_py import inherited
 from redis_counters.drivers.redis_py.asking import ask, ask_asyncio
 from redis_counters.drivers.redis_py.clients import Client, KnownConnections, disconnect_idle
@@ -36,11 +37,11 @@ class Single(_Single):
         super().__init__(client)
         self._hashes = Hashes()
 
-    def lane(self) -> BlockingLane:
-        return BlockingLane(self.client, self._known, alone=True)
+    def lane(self, deadline: Deadline | None = None) -> BlockingLane:
+        return BlockingLane(self.client, self._known, deadline, alone=True)
 
-    def ask(self, commands: Sequence[Command]) -> list[object]:
-        return ask(self.client, commands, self._hashes)
+    def ask(self, commands: Sequence[Command], deadline: Deadline | None = None) -> list[object]:
+        return ask(self.client, commands, self._hashes, deadline or Deadline())
 
     ask_each = ask  # one server answers all, or none
 
@@ -54,11 +55,11 @@ class Single(_Single):
 class SingleAsyncio(_Single):
     """A client of redis.asyncio."""
 
-    def lane(self) -> AsyncioLane:
-        return AsyncioLane(self.client, self._known, alone=True)
+    def lane(self, deadline: Deadline | None = None) -> AsyncioLane:
+        return AsyncioLane(self.client, self._known, deadline, alone=True)
 
-    async def ask(self, commands: Sequence[Command]) -> list[object]:
-        return await ask_asyncio(self.client, commands)
+    async def ask(self, commands: Sequence[Command], deadline: Deadline | None = None) -> list[object]:
+        return await ask_asyncio(self.client, commands, deadline or Deadline())
 
     ask_each = ask
 

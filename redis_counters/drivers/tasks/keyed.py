@@ -11,7 +11,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from redis_counters.drivers.pacing import closed
+from redis_counters.drivers.deadline import Deadline
+from redis_counters.drivers.pacing import REPEATABLE, closed
 from redis_counters.errors import Unavailable
 from redis_counters.protocol.keyed import Keyed
 from redis_counters.protocol.keyed_calls import Call
@@ -55,7 +56,16 @@ class KeyedTasks:
         self.queue.append((calls, over))
         if self.sender is None or self.sender.done():
             self.sender = loop.create_task(self._send_all(), name="redis-counters-keyed")
-        await over
+        deadline = Deadline()
+        try:
+            await asyncio.wait({over}, timeout=deadline.left())
+        finally:
+            if not over.done():
+                over.cancel()  # it is not sent, if it was not yet
+        if over.cancelled():
+            for call in calls:
+                if call.open:
+                    call.error = Unavailable(f"Redis is not reachable: {deadline.words}; {REPEATABLE}")
 
     async def _send_all(self) -> None:
         """All that has gathered is sent, and what gathers meanwhile."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from redis_counters.drivers import forks
+from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.pacing import closed
-from redis_counters.drivers.redis_py.errors import no_connection_left, translate
+from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.tasks.runner import TaskRunner
-from redis_counters.errors import CounterError, Unavailable, not_applied
+from redis_counters.errors import CounterError, not_applied
 from redis_counters.protocol.durability import Durability, confirm
 from redis_counters.protocol.resetting import Taken, check_confirmed, take_away, with_taken
 
@@ -16,11 +17,12 @@ async def taken_away(runner: TaskRunner, name: bytes, *, delete: bool) -> int:
     forks.notice()
     if runner.refusing:
         raise closed()
+    deadline = Deadline()
     with not_applied:
-        await runner.flush(None, only=name)
+        await runner.flush(deadline.seconds, only=name)
     taken = Taken()
     try:
-        return await _taken_away(runner, name, taken, delete=delete)
+        return await _taken_away(runner, name, taken, deadline, delete=delete)
     except CounterError as error:
         told = with_taken(error, taken)
         if told is error:
@@ -28,25 +30,21 @@ async def taken_away(runner: TaskRunner, name: bytes, *, delete: bool) -> int:
         raise told from error
 
 
-async def _taken_away(runner: TaskRunner, name: bytes, taken: Taken, *, delete: bool) -> int:
+async def _taken_away(runner: TaskRunner, name: bytes, taken: Taken, deadline: Deadline, *, delete: bool) -> int:
     durability = runner.core.settings.durability
     if durability is None:
-        return await runner.ask(take_away(runner.core.reads, name, taken, delete=delete))
-    try:
-        return await _confirmed(runner, durability, name, taken, delete=delete)
-    except Unavailable as error:
-        if taken.shards or not no_connection_left(error):
-            raise
-    async with runner.rounding:  # a round may have the only connection; between rounds it is free
-        return await _confirmed(runner, durability, name, taken, delete=delete)
+        return await runner.ask(take_away(runner.core.reads, name, taken, delete=delete), deadline)
+    return await _confirmed(runner, durability, name, taken, deadline, delete=delete)
 
 
-async def _confirmed(runner: TaskRunner, durability: Durability, name: bytes, taken: Taken, *, delete: bool) -> int:
+async def _confirmed(
+    runner: TaskRunner, durability: Durability, name: bytes, taken: Taken, deadline: Deadline, *, delete: bool
+) -> int:
     """All of it over one connection, or one per server: a confirmation speaks of what its own connection wrote last."""
     asks, answers = take_away(runner.core.reads, name, taken, delete=delete), None
     runner.breaker.check()
     try:
-        async with runner.transport.lane() as lane:
+        async with runner.transport.lane(deadline) as lane:
             while True:
                 try:
                     commands = asks.send(answers)  # type: ignore[arg-type]  # of a generator that begins

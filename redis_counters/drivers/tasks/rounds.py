@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from redis_counters.drivers import exits, forks
 from redis_counters.drivers.breaker import Breaker
 from redis_counters.drivers.dropped import bare
-from redis_counters.drivers.pacing import kept_if_refused, open_recording, round_error
+from redis_counters.drivers.pacing import kept_if_refused, open_recording, round_error, unforeseen
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.transport import AwaitedTransport
 from redis_counters.errors import Refused, Unavailable, UsageError
@@ -104,12 +104,11 @@ class Rounds(ABC):
             async with self.rounding:
                 await self._drive_round()
         except Exception as error:
-            ours = translate(error)
-            if ours is None:
-                raise
+            told = translate(error)
+            ours = told or unforeseen(self.core, error)
             self.core.failed(kept_if_refused(ours), error)
-            if isinstance(ours, Unavailable) and ours is not error:  # not what Redis answers
-                self.breaker.failed(ours)
+            if isinstance(told, Unavailable) and told is not error:  # not what Redis answers
+                self.breaker.failed(told)
             self.refusal = bare(ours) if isinstance(ours, Refused) else None
             if ours is error:
                 raise

@@ -17,9 +17,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
-from redis_counters.drivers.pacing import closed
+from redis_counters.drivers.deadline import Deadline
+from redis_counters.drivers.pacing import REPEATABLE, closed
 from redis_counters.drivers.threads.background import Bell
-from redis_counters.errors import CounterError
+from redis_counters.errors import CounterError, Unavailable
 from redis_counters.protocol.keyed import Keyed
 from redis_counters.protocol.keyed_calls import Call
 from redis_counters.protocol.keyed_uses import Uses
@@ -40,12 +41,13 @@ class _Group:
     if another exception keeps it from telling the others. ``next`` is whom it wakes then.
     """
 
-    __slots__ = ("bell", "calls", "done", "next", "over", "thread")
+    __slots__ = ("bell", "calls", "deadline", "done", "next", "over", "thread")
 
     def __init__(self, calls: Sequence[Call]) -> None:
         self.calls = calls
         self.thread = threading.current_thread()
         self.bell = Bell()
+        self.deadline = Deadline()
         self.next: _Group | None = None
         self.done = False
         self.over = False
@@ -90,14 +92,17 @@ class KeyedThreads:
                     if leader is None:
                         self.leader = group
             if nested:
-                self._send([group])
+                self._send([group], group.deadline)
                 return
             rang = True
             while not group.done:
                 if self.leader is group or self._takes_over(group, rang):
                     self._lead(group)
+                elif not group.deadline.left():
+                    self._fail([group], Unavailable(f"Redis is not reachable: {group.deadline.words}; {REPEATABLE}"))
+                    return
                 else:
-                    rang = group.bell.wait(PATIENCE)
+                    rang = group.bell.wait(min(PATIENCE, group.deadline.left()))
         finally:
             group.over = True
             if group.next is not None:
@@ -133,7 +138,7 @@ class KeyedThreads:
                 if count > MOST_CALLS:
                     break
                 sent.append(group)
-        self._send(sent)
+        self._send(sent, leader.deadline)
         self._pass_on(sent)
 
     def _pass_on(self, sent: Sequence[_Group]) -> None:
@@ -169,19 +174,23 @@ class KeyedThreads:
             if self.leader is not None:
                 self.leader.bell.ring()
 
-    def _send(self, groups: Sequence[_Group]) -> None:
+    def _send(self, groups: Sequence[_Group], deadline: Deadline) -> None:
         calls = [call for group in groups for call in group.calls]
         failure: Exception
         try:
-            self.runner.ask(self.keyed.apply(calls))
+            self.runner.ask(self.keyed.apply(calls), deadline)
             return
         except CounterError as error:
             failure = error
         except Exception as error:  # a fault of ours, or of a client: who waits must be told too
             failure = error
-        for call in calls:
-            if call.open:
-                call.error = failure
+        self._fail(groups, failure)
+
+    def _fail(self, groups: Sequence[_Group], failure: Exception) -> None:
+        for group in groups:
+            for call in group.calls:
+                if call.open:
+                    call.error = failure
 
 
 def keyed_of(runner: ThreadRunner) -> KeyedThreads:

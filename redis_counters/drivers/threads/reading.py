@@ -6,6 +6,7 @@ import threading
 from collections.abc import Collection, Generator
 from typing import Any, TypeVar
 
+from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.dropped import bare
 from redis_counters.drivers.redis_py.errors import no_connection_left
 from redis_counters.drivers.threads.background import Bell
@@ -13,7 +14,7 @@ from redis_counters.drivers.threads.flusher import Flusher
 from redis_counters.errors import CounterError, Outcome, Unavailable, with_outcome
 from redis_counters.protocol.answers import all_answered
 from redis_counters.protocol.cached_reads import Claim, Ticket
-from redis_counters.protocol.commands import Command, NoAnswer
+from redis_counters.protocol.commands import Command
 from redis_counters.protocol.values import CounterValue
 
 T = TypeVar("T")
@@ -37,15 +38,15 @@ def _fetches_already(ticket: Ticket | None) -> bool:
 class Reading(Flusher):
     """What readers do."""
 
-    def ask(self, asks: Generator[list[Command], list[object], T]) -> T:
+    def ask(self, asks: Generator[list[Command], list[object], T], deadline: Deadline | None = None) -> T:
         """Drive a generator of questions; a caller's thread does it, with the client's own retries.
 
         A server of a cluster that is not there is no reason not to ask the others: the generator is told of it
         (`NoAnswer`), and the breaker does not count it.
         """
-        return self._drive(asks, whole=False)
+        return self._drive(asks, deadline or Deadline(), whole=False)
 
-    def _drive(self, asks: Generator[list[Command], list[object], T], *, whole: bool) -> T:
+    def _drive(self, asks: Generator[list[Command], list[object], T], deadline: Deadline, *, whole: bool) -> T:
         """As `ask`. ``whole``: where there is no answer its error is raised, as by `all_of`, which takes longer."""
         self.begin_here()
         answers: Any = None
@@ -56,32 +57,21 @@ class Reading(Flusher):
             except StopIteration as stop:
                 result: T = stop.value
                 return result
-            answers = self._ask(commands)
+            answers = self._ask(commands, deadline)
             if whole:
                 all_answered(answers)
 
-    def _ask(self, commands: list[Command]) -> list[object]:
+    def _ask(self, commands: list[Command], deadline: Deadline) -> list[object]:
         self.breaker.check()
         try:
-            answers = self._ask_patiently(commands)
+            answers = self.transport.ask_each(commands, deadline)
         except Unavailable as error:
-            if self.breaker.failed(error):
+            if not no_connection_left(error) and self.breaker.failed(error):
                 self.publish()
             raise
         if self.breaker.succeeded():
             self.publish()
         return answers
-
-    def _ask_patiently(self, commands: list[Command]) -> list[object]:
-        try:
-            answers = self.transport.ask_each(commands)
-            if not any(isinstance(answer, NoAnswer) and no_connection_left(answer.error) for answer in answers):
-                return answers
-        except Unavailable as error:
-            if not no_connection_left(error):
-                raise
-        with self.rounding:  # a round may have the only connection; between rounds it is free
-            return self.transport.ask_each(commands)
 
     def read(self, names: Collection[bytes], max_age: float | None) -> dict[bytes, CounterValue]:
         """Return values by name; from the cache where it is fresh enough, else from Redis in one round trip."""
@@ -91,14 +81,15 @@ class Reading(Flusher):
             self._flush_now_and_then()
         failure: CounterError | None = None
         ticket = _OwnTicket()
+        deadline = Deadline()
         try:
             with self.lock:
                 claim = reads.claim(names, max_age, None, ticket)
             if claim.busy:
-                claim = self._wait_to_claim(names, max_age, ticket)
+                claim = self._wait_to_claim(names, max_age, ticket, deadline)
             if not claim.missing:
                 return claim.values
-            values = self._drive(reads.fetch(claim.missing, claim.values), whole=True)
+            values = self._drive(reads.fetch(claim.missing, claim.values), deadline, whole=True)
             if claim.values:
                 values |= claim.values
             if claim.busy:  # what the interrupted read will be told is older, and must not be kept
@@ -117,7 +108,9 @@ class Reading(Flusher):
                 for bell in tuple(self.readers):
                     bell.ring()
 
-    def _wait_to_claim(self, names: Collection[bytes], max_age: float | None, ticket: Ticket) -> Claim:
+    def _wait_to_claim(
+        self, names: Collection[bytes], max_age: float | None, ticket: Ticket, deadline: Deadline
+    ) -> Claim:
         """Return a claim as soon as nobody else fetches what it lacks. Raises what the fetch did.
 
         Where this thread itself is the one that fetches, it would wait for ever: the claim is still ``busy`` then.
@@ -134,7 +127,9 @@ class Reading(Flusher):
                     waits_for_itself = any(_fetches_already(reads.fetching.get(name)) for name in claim.missing)
                 if not claim.busy or waits_for_itself:
                     return claim
-                bell.wait(1.0)
+                if not deadline.left():
+                    raise Unavailable(f"Redis is not reachable: {deadline.words}")
+                bell.wait(min(1.0, deadline.left()))
         finally:
             if bell in self.readers:
                 self.readers.remove(bell)

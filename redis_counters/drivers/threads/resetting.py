@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.pacing import closed
-from redis_counters.drivers.redis_py.errors import no_connection_left, translate
+from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.threads.runner import ThreadRunner
-from redis_counters.errors import CounterError, Unavailable, not_applied
+from redis_counters.errors import CounterError, not_applied
 from redis_counters.protocol.durability import Durability, confirm
 from redis_counters.protocol.resetting import Taken, check_confirmed, take_away, with_taken
 
@@ -15,11 +16,12 @@ def taken_away(runner: ThreadRunner, name: bytes, *, delete: bool) -> int:
     runner.begin_here()
     if runner.refusing:
         raise closed()
+    deadline = Deadline()
     with not_applied:
-        runner.flush(None, only=name)
+        runner.flush(deadline.seconds, only=name)
     taken = Taken()
     try:
-        return _taken_away(runner, name, taken, delete=delete)
+        return _taken_away(runner, name, taken, deadline, delete=delete)
     except CounterError as error:
         told = with_taken(error, taken)
         if told is error:
@@ -27,26 +29,22 @@ def taken_away(runner: ThreadRunner, name: bytes, *, delete: bool) -> int:
         raise told from error
 
 
-def _taken_away(runner: ThreadRunner, name: bytes, taken: Taken, *, delete: bool) -> int:
+def _taken_away(runner: ThreadRunner, name: bytes, taken: Taken, deadline: Deadline, *, delete: bool) -> int:
     durability = runner.core.settings.durability
     if durability is None:
-        return runner.ask(take_away(runner.core.reads, name, taken, delete=delete))
-    try:
-        return _confirmed(runner, durability, name, taken, delete=delete)
-    except Unavailable as error:
-        if taken.shards or not no_connection_left(error):
-            raise
-    with runner.rounding:  # a round may have the only connection; between rounds it is free
-        return _confirmed(runner, durability, name, taken, delete=delete)
+        return runner.ask(take_away(runner.core.reads, name, taken, delete=delete), deadline)
+    return _confirmed(runner, durability, name, taken, deadline, delete=delete)
 
 
-def _confirmed(runner: ThreadRunner, durability: Durability, name: bytes, taken: Taken, *, delete: bool) -> int:
+def _confirmed(
+    runner: ThreadRunner, durability: Durability, name: bytes, taken: Taken, deadline: Deadline, *, delete: bool
+) -> int:
     """All of it over one connection, or one per server: a confirmation speaks of what its own connection wrote last."""
     asks, answers = take_away(runner.core.reads, name, taken, delete=delete), None
     every = runner.core.settings.flush_interval
     runner.breaker.check()
     try:
-        with runner.transport.lane() as lane:
+        with runner.transport.lane(deadline) as lane:
             while True:
                 try:
                     with runner.lock:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from redis_counters.drivers import forks
 from redis_counters.drivers.breaker import Breaker
+from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.dropped import bare
-from redis_counters.drivers.pacing import kept_if_refused, open_recording, round_error
+from redis_counters.drivers.pacing import kept_if_refused, open_recording, round_error, unforeseen
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.threads.background import Background, Bell
 from redis_counters.drivers.transport import Transport
@@ -62,6 +63,7 @@ class Rounds(ABC):
         self.rounder: threading.Thread | None = None  # by this thread,
         self.steps: Steps | None = None  # and this is it, if it is one of flushing
         self.in_round = False
+        self.until: Deadline | None = None  # then a caller's round is over, if there is one
         self.keyed: KeyedThreads | None = None  # made when it is needed
         self.rounds = 0
         self.waiters: list[tuple[Callable[[], bool], Bell]] = []  # what callers wait for
@@ -119,14 +121,14 @@ class Rounds(ABC):
                 self._enter_round()
                 self._drive_round()
             except Exception as error:
-                ours = translate(error)
+                told = translate(error)
+                ours = told or unforeseen(self.core, error)
                 with self.lock:
-                    if ours is not None:
-                        self.core.failed(kept_if_refused(ours), error)
-                    if isinstance(ours, Unavailable) and ours is not error:  # not what Redis answers
-                        self.breaker.failed(ours)
+                    self.core.failed(kept_if_refused(ours), error)
+                    if isinstance(told, Unavailable) and told is not error:  # not what Redis answers
+                        self.breaker.failed(told)
                     self.refusal = bare(ours) if isinstance(ours, Refused) else None
-                if ours is None or ours is error:
+                if ours is error:
                     raise
                 raise ours from error
             finally:
@@ -146,7 +148,7 @@ class Rounds(ABC):
             recording.own()
         steps = self.steps = self.core.round()
         try:
-            with self.transport.lane() as lane:
+            with self.transport.lane(self.until) as lane:
                 self.background.connecting = False
                 answer: object = None
                 while True:

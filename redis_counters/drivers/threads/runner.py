@@ -11,6 +11,7 @@ from contextlib import suppress
 from redis_counters.drivers import exits, forks
 from redis_counters.drivers.breaker import Breaker
 from redis_counters.drivers.clock import monotonic
+from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.dropped import bare
 from redis_counters.drivers.pacing import (
     FLUSH_TIMEOUT,
@@ -35,7 +36,7 @@ from redis_counters.protocol.shards import Auto
 from redis_counters.protocol.stats import Stats
 from redis_counters.protocol.values import Name
 
-OURS = ("redis-counters", "redis-counters-buffer")
+OURS = "redis-counters"  # how the names of this library's threads begin
 
 
 class ThreadRunner(Reading):
@@ -233,7 +234,8 @@ class ThreadRunner(Reading):
 
     def _somebody_was_late(self) -> bool:
         """Other threads have had a turn; True if one has counted that had looked before close() began to refuse."""
-        for _ in range(TURNS if threading.active_count() > 1 + len(OURS) else 0):
+        others = [thread for thread in threading.enumerate() if not thread.name.startswith(OURS)]
+        for _ in range(TURNS if len(others) > 1 else 0):
             time.sleep(TURN)
             if not self.core.writer.clean:
                 return True
@@ -290,10 +292,13 @@ class ThreadRunner(Reading):
                 return
             try:
                 if not self.rounding.locked():
+                    self.until = Deadline(deadline - monotonic())
                     self.round()
                     continue
             except CounterError:
                 pass
+            finally:
+                self.until = None
             time.sleep(min(pause, max(0.0, deadline - monotonic())))
             pause = min(pause * 2, MOST_PAUSE)
 

@@ -1,0 +1,72 @@
+"""Whether a pool has a connection at hand, so that taking it does not connect.
+
+What has to connect is done in another thread, for nobody knows how long that takes; handing it over costs some tenth
+of what Redis does. So it is looked first, at redis-py's own lists: where they are not as expected, or others take
+connections at the same time, it connects.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import threading
+from typing import Any
+
+_pid = os.getpid()
+_lock = threading.RLock()
+_taking: dict[int, int] = {}  # by the pool's id: how many threads take a connection just now
+
+
+def begin_taking(pool: Any) -> bool:
+    """The caller takes a connection, until `end_taking`; return whether there is one for it."""
+    if _pid != os.getpid():
+        _begin_in_child()
+    number = id(pool)
+    with _lock:
+        count = _taking[number] = _taking.get(number, 0) + 1
+        return _has(pool, count)
+
+
+def end_taking(pool: Any) -> None:
+    number = id(pool)
+    with _lock:
+        if _taking.get(number, 0) > 1:
+            _taking[number] -= 1
+        else:
+            _taking.pop(number, None)
+
+
+def _begin_in_child() -> None:
+    global _pid, _lock
+    _pid, _lock = os.getpid(), threading.RLock()
+    _taking.clear()
+
+
+def _has(pool: Any, count: int) -> bool:
+    """True if the next so many connections of the pool are connected, and nothing has come on them."""
+    if getattr(pool, "pid", _pid) != _pid:  # it is the parent's, and begins anew when it is asked
+        return False
+    stack = getattr(getattr(pool, "pool", None), "queue", None)  # of its BlockingConnectionPool
+    if stack is None:
+        stack = getattr(pool, "_available_connections", None)
+    if not isinstance(stack, list):
+        return False
+    next_ones = stack[-count:]
+    return len(next_ones) == count and all(map(_is_quiet, next_ones))
+
+
+def _is_quiet(connection: Any) -> bool:
+    if connection is None:
+        return False
+    sock = getattr(getattr(connection, "_conn", connection), "_sock", None)
+    if not isinstance(sock, socket.socket):
+        return getattr(sock, "recv", None) is not None and type(sock).__module__.startswith("fakeredis")
+    try:
+        if not hasattr(select, "poll"):
+            return not select.select([sock], [], [], 0)[0]
+        poller = select.poll()
+        poller.register(sock, select.POLLIN)
+        return not poller.poll(0)
+    except (OSError, ValueError):  # it was closed meanwhile
+        return False

@@ -1,0 +1,123 @@
+"""Connections that somebody reads from, or writes to, are cut off when they have taken too long.
+
+The time-outs of sockets are for each piece that arrives: a server that sends a byte now and then is never too late for
+them. So one thread of the process knows who waits on which connection until when, and shuts the socket down under who
+is late; his read ends at once then, in whichever version and parser of redis-py, over TLS too. The thread ends when
+nobody has waited for a while. Where none can be started, sockets' own time-outs are all that there is.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+import threading
+from contextlib import suppress
+from types import TracebackType
+from typing import Any
+
+from redis import exceptions
+
+from redis_counters.drivers.clock import monotonic
+from redis_counters.drivers.deadline import GRACE, Deadline
+
+LOOK = 1.0  # seconds between looks at who is late
+AGAIN = 0.1  # the same while somebody is late: redis-py may have connected again
+BROKEN = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)  # what comes up where a socket is shut down
+
+
+class _Watch:
+    """The thread of one process. Its lock is held for moments only; a signal handler may come in between."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.lock = threading.RLock()
+        self.watched: dict[int, Watched] = {}
+        self.numbers = itertools.count()
+        self.running = False
+        self.used = False  # since the last look
+        self.next_look = 0.0
+        self.wake = threading.Lock()
+        self.wake.acquire()
+
+    def begin(self, watched: Watched) -> int:
+        number = next(self.numbers)
+        with self.lock:
+            self.watched[number] = watched
+            self.used = True
+            if not self.running:
+                self.running = True
+                self.next_look = monotonic() + LOOK
+                try:
+                    threading.Thread(target=self._look, name="redis-counters-watch", daemon=True).start()
+                except RuntimeError:  # at the end of the interpreter, or where threads are not allowed
+                    self.running = False
+        if watched.at < self.next_look and self.wake.locked():
+            try:  # noqa: SIM105 # another thread may have been faster
+                self.wake.release()
+            except RuntimeError:
+                pass
+        return number
+
+    def end(self, number: int) -> None:
+        with self.lock:
+            self.watched.pop(number, None)
+
+    def _look(self) -> None:
+        while True:
+            self.wake.acquire(timeout=max(0.0, self.next_look - monotonic()))
+            with self.lock:
+                if not self.used and not self.watched:
+                    self.running = False
+                    return
+                self.used = False
+                now = monotonic()
+                late = [each for each in self.watched.values() if each.at <= now]
+                for each in late:
+                    each.late = True
+                    _shut_down(each.connection)
+                pause = AGAIN if late else LOOK
+                self.next_look = min([now + pause, *(each.at for each in self.watched.values() if not each.late)])
+
+
+_watch = _Watch()
+
+
+def _of_this_process() -> _Watch:
+    """Return the watch; in the child of a fork, whoever made it, the thread of the parent does not run."""
+    global _watch  # noqa: PLW0603 - of the process, as its threads are
+    if _watch.pid != os.getpid():
+        _watch = _Watch()
+    return _watch
+
+
+class Watched:
+    """While it is entered, the connection is cut off at the deadline. Raises TimeoutError for what comes of that.
+
+    What has arrived when the deadline has passed may still be read.
+    """
+
+    __slots__ = ("_number", "_watch", "at", "connection", "deadline", "late")
+
+    def __init__(self, connection: Any, deadline: Deadline) -> None:
+        self.connection = connection
+        self.deadline = deadline
+        self.at = max(deadline.at, monotonic() + GRACE)
+        self.late = False
+
+    def __enter__(self) -> None:
+        self._watch = _of_this_process()
+        self._number = self._watch.begin(self)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._watch.end(self._number)
+        if self.late and (error is None or isinstance(error, BROKEN)):
+            raise exceptions.TimeoutError(self.deadline.words) from None
+
+
+def _shut_down(connection: Any) -> None:
+    """Whoever waits on the connection's socket does so no longer. Nothing but the socket is touched."""
+    sock = getattr(getattr(connection, "_conn", connection), "_sock", None)
+    if isinstance(sock, socket.socket):
+        with suppress(OSError):  # not by its own method: that of TLS would first change the object under who reads
+            socket.socket.shutdown(sock, socket.SHUT_RDWR)
