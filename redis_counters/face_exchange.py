@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from redis_counters.drivers import forks
+from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.exchange.threads import ThreadExchange
 from redis_counters.drivers.redis_py.transports import transport_of
 from redis_counters.errors import Unavailable, not_applied
@@ -96,7 +97,8 @@ class Exchange(OnePerProcess):
     def run_once(self, timeout: float | None = None) -> ExchangeStats:
         """Every region has what the others had when this was called; all that there is was compared.
 
-        ``timeout``: seconds, default no limit. Returns the figures so far.
+        ``timeout``: seconds for all of it. By default it takes as long as it gets on: a pair of regions that gets
+        nowhere for 15 seconds is given up, and no answer is waited for longer than 10. Returns the figures so far.
         Cost: O(what changed) and a comparison of all counters, some 100 bytes each per pair of regions.
         Raises: Unavailable for regions that do not answer in time, Refused for regions that may not take part; all
         others have been brought up to date by then.
@@ -113,12 +115,12 @@ class Exchange(OnePerProcess):
         """Return by how much the regions' values of each counter differ: the largest less the smallest.
 
         Regions are read one after the other: while somebody counts they differ without anything being wrong.
-        Cost: as `Counters.get_many` in every region. Raises: Unavailable, if one does not answer.
+        Cost: as `Counters.get_many` in every region; 10 seconds at most. Raises: Unavailable, if one does not answer.
         """
-        wanted = names_bytes(names)
+        wanted, deadline = names_bytes(names), Deadline()
         with not_applied:
             values = [
-                self._runner.ask(name, reading_core(self._places, place).reads.fetch(wanted.values()))
+                self._runner.ask(name, reading_core(self._places, place).reads.fetch(wanted.values()), deadline)
                 for name, place in self._runner.opened().items()
                 if wanted  # to ask for nothing would be to wait for an answer that does not come
             ]
@@ -127,11 +129,12 @@ class Exchange(OnePerProcess):
     def regions(self) -> dict[str, RegionStatus]:
         """Return all regions by name: those of this exchange, and others that these have recorded.
 
-        Cost: one round trip to each. Raises nothing for a region that does not answer: its ``error`` says so.
+        Cost: one round trip to each; 10 seconds at most.
+        Raises nothing for a region that does not answer: its ``error`` says so.
         """
         with not_applied:
             names = [name.encode() for name in self._runner.opened()]
-        return {status.name: status for status in self._runner.operate(see(self._places.common, names))}
+        return {status.name: status for status in self._runner.operate(see(self._places.common, names), Deadline())}
 
     def add_regions(self, regions: Mapping[str, Any], *, links: Iterable[tuple[str, str]] | None = None) -> None:
         """These regions are recorded as members everywhere, and take part from now on.

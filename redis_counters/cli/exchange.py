@@ -82,11 +82,12 @@ def exchange(
         if event.kind in told:
             output.complain(output.printable(str(event).encode()))
 
+    failures: list[BaseException] = []
     with Stop("aborted; another exchange goes on where this one was") as stop:
         running = Exchange(urls, durability=durability, observer=observe, **settings)
         try:
             with _progress(running):
-                found = _run_once(running, stop) if once else _run(running, stop, as_json=as_json)
+                found = _run_once(running, stop, failures) if once else _run(running, stop, as_json=as_json)
         finally:
             running.close()
     if once and not stop:
@@ -98,6 +99,8 @@ def exchange(
                 columns = COLUMNS[:-1]  # without errors their column would take room from the others
             cells = [row[: len(columns)] for row in pairs]
             output.print_table("", columns, cells, numbers=_NUMBERS, folded=COLUMNS[-1:])
+    if failures and not stop:
+        raise failures[0]
     if once and stop:
         output.complain("interrupted; another exchange goes on where this one was")
         raise typer.Exit(stop.exit_code)
@@ -142,22 +145,19 @@ def as_line(stats: ExchangeStats) -> dict[str, object]:
     return {"time": round(time.time(), 3), "lag": stats.lag, "pairs": pairs}
 
 
-def _run_once(running: Exchange, stop: Stop) -> ExchangeStats:
-    """In a thread of its own, so that a signal ends it at once. Raises what it raises."""
-    raised: list[BaseException] = []
+def _run_once(running: Exchange, stop: Stop, failures: list[BaseException]) -> ExchangeStats:
+    """In a thread of its own, so that a signal ends it at once. What it raises is entered in ``failures``."""
 
     def work() -> None:
         try:
             running.run_once()
         except BaseException as error:
-            raised.append(error)
+            failures.append(error)
 
     worker = threading.Thread(target=work, name="redis-counters-exchange-once", daemon=True)
     worker.start()
     while worker.is_alive() and not stop:
         worker.join(REFRESH)
-    if raised and not stop:
-        raise raised[0]
     return running.stats()
 
 

@@ -15,7 +15,7 @@ from redis_counters.cli import options, output
 from redis_counters.cli.inspection import how_long
 from redis_counters.cli.progress import REFRESH
 from redis_counters.drivers.redis_py.transports import transport_of
-from redis_counters.drivers.transport import Transport
+from redis_counters.drivers.transport import Asking, Transport
 from redis_counters.drivers.urls import open_url
 from redis_counters.protocol.answers import list_of
 from redis_counters.protocol.commands import Command
@@ -156,7 +156,7 @@ def connected(url: str, settings: Settings) -> Iterator[tuple[Transport, KeySpac
 
 
 def driven(
-    server: Transport, steps: Generator[list[Command], list[object], T], each: Callable[[], None] = lambda: None
+    server: Asking, steps: Generator[list[Command], list[object], T], each: Callable[[], None] = lambda: None
 ) -> T:
     """Return what a generator of questions returns."""
     commands = next(steps)

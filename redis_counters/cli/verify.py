@@ -11,11 +11,11 @@ from typing import Annotated
 import typer
 
 from redis_counters.cli import options, output
+from redis_counters.cli.answering import Answering, SilentRegion
 from redis_counters.cli.differences import Gap, Why
-from redis_counters.cli.keeping import driven
 from redis_counters.cli.progress import REFRESH
-from redis_counters.cli.region_facts import Facts, check_alike, facts_of
-from redis_counters.cli.region_urls import Regions, of_region, transports, urls_by_region
+from redis_counters.cli.region_facts import check_alike
+from redis_counters.cli.region_urls import Regions, transports, urls_by_region
 from redis_counters.cli.verifying import MOST_GAPS, Comparison, Region, Shard, Verifier
 from redis_counters.protocol.keys import KeySpace
 
@@ -38,26 +38,31 @@ def verify(
     """Compare what all regions hold of every counter, and say where it differs, and why. Exit code 1 if it does.
 
     Nothing is changed, and counting may go on: what one region had and another lacked at the first look is looked at
-    again, for as long as --wait says, and is no difference if it has arrived.
+    again, for as long as --wait says, and is no difference if it has arrived. A region that does not answer is not
+    compared, the others are.
     """
     urls = urls_by_region(regions)
     with transports(urls) as servers:
-        facts: dict[str, Facts] = {}
-        for name, server in servers.items():
-            with of_region(name):
-                facts[name] = driven(server, facts_of(name, namespace))
+        answering = Answering(servers)
+        facts = answering.facts(namespace)
         check_alike(facts)
         keys = next((told.keys for told in facts.values() if told.keys is not None), None)
         found = Comparison()
-        if keys is not None:
-            compared = [Region(name, server, facts[name]) for name, server in servers.items()]
-            found = _compared(compared, keys, wait)
+        while keys is not None:
+            try:
+                found = _compared(answering.regions(facts), keys, wait)
+                break
+            except SilentRegion as silent:  # the others are compared anew
+                answering.give_up(silent)
+    facts = {name: told for name, told in facts.items() if name not in answering.silent}
     unjoined = [name for name, told in facts.items() if not told.joined]
     if as_json:
-        output.print_json(_as_json(found, unjoined))
+        output.print_json(_as_json(found, unjoined) | {"not_compared": answering.silent})
     else:
-        _tell(found, list(urls), unjoined)
-    if found.gaps or unjoined or any(found.unindexed.values()):
+        for name, why in answering.silent.items():
+            output.complain(f"region {name} is not compared: {output.printable(why.encode())}")
+        _tell(found, list(facts), unjoined)
+    if found.gaps or unjoined or any(found.unindexed.values()) or answering.silent:
         raise typer.Exit(1)
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from redis_counters.cli.differences import Gap, Known, closed, gaps, state_of
 from redis_counters.cli.keeping import driven
 from redis_counters.cli.region_facts import Facts, evicted_of
-from redis_counters.drivers.transport import Transport
+from redis_counters.drivers.transport import Asking
 from redis_counters.protocol.answers import list_of
 from redis_counters.protocol.commands import Command, ErrorReply, Script, pieces
 from redis_counters.protocol.exchange.joining import walk_over
@@ -40,7 +40,7 @@ class Region(NamedTuple):
     """A region that is compared."""
 
     name: str
-    server: Transport
+    server: Asking
     facts: Facts
 
 

@@ -30,19 +30,23 @@ class Lane(Protocol):
         """True once for each connection that was never asked about before, and once where a command was redirected."""
 
 
-class Transport(Protocol):
-    """A Redis deployment, for the blocking driver."""
-
-    grouped: bool  # keys of different buckets may not go together in one command
-
-    def lane(self, deadline: Deadline | None = None) -> AbstractContextManager[Lane]:
-        """A lane; leaving it with unread answers closes its connection. Without a deadline each answer has its own."""
+class Asking(Protocol):
+    """What may be asked."""
 
     def ask(self, commands: Sequence[Command], deadline: Deadline | None = None) -> list[object]:
         """Return the answers to commands that may be repeated, in order, `CALL_TIMEOUT` from now at the latest.
 
         Raises our errors.
         """
+
+
+class Transport(Asking, Protocol):
+    """A Redis deployment, for the blocking driver."""
+
+    grouped: bool  # keys of different buckets may not go together in one command
+
+    def lane(self, deadline: Deadline | None = None) -> AbstractContextManager[Lane]:
+        """A lane; leaving it with unread answers closes its connection. Without a deadline each answer has its own."""
 
     def ask_each(self, commands: Sequence[Command], deadline: Deadline | None = None) -> list[object]:
         """As `ask`, with a `NoAnswer` for each that there is none of: servers of a cluster fail by themselves."""

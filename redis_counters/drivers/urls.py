@@ -20,6 +20,7 @@ _CLUSTER = {
     "valkey+cluster": "redis",
     "valkeys+cluster": "rediss",
 }
+_CERT_REQS = re.compile(r"([?&]ssl_cert_reqs=)CERT_(NONE|OPTIONAL|REQUIRED)(?=&|$)")  # as Celery writes it
 _PLAIN = {"redis": "redis", "rediss": "rediss", "unix": "unix", "valkey": "redis", "valkeys": "rediss"}
 
 
@@ -56,6 +57,7 @@ def open_url(url: str, *, asyncio: bool) -> Opened:
     """
     if not isinstance(url, str):
         raise TypeError(f"url must be a str, not {type(url).__name__}")
+    url = _CERT_REQS.sub(lambda found: found[1] + found[2].lower(), url)
     scheme, separator, rest = url.partition("://")
     scheme = scheme.lower()
     if not separator:

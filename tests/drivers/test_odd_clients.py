@@ -15,7 +15,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 import redis_counters.asyncio
-from redis_counters import UsageError
+from redis_counters import Counters, Refused, UsageError
 from redis_counters.testing import LossyLink
 from tests.faces.either import FACES, Either, client_of, closed, count, tally, truth, workload
 from tests.servers import Kind, RealServer
@@ -237,6 +237,30 @@ def test_client_side_caching(kind: Kind) -> None:
                 for i in range(1, 6):
                     asyncio.run(_once(other))
                     asyncio.run(_reads(client, i))
+    finally:
+        server.stop()
+
+
+@pytest.mark.timeout(30)
+def test_client_side_caching_that_redis_py_refuses(kind: Kind) -> None:
+    """On any other server redis-py refuses to connect: every call says so at once, and no call waits for it to pass."""
+    if kind.name.startswith("redis-8"):
+        pytest.skip("redis-py accepts it here")
+    server = RealServer.start(kind)
+    try:
+        from redis.cache import CacheConfig
+
+        client = redis.Redis(
+            host=server.host, port=server.port, protocol=3, cache_config=CacheConfig(), socket_timeout=5
+        )
+        with client:
+            counters = Counters(client, flush_interval=0.01)
+            counters.incr("x")
+            for call in (counters.flush, lambda: counters.get("y"), lambda: counters.likes("l").like("ann")):
+                with pytest.raises(Refused, match="cache_config"):
+                    call()
+            with pytest.raises(Refused, match="cache_config"):
+                counters.close()
     finally:
         server.stop()
 

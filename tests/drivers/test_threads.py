@@ -130,7 +130,10 @@ def test_flush_of_one_thread_is_not_held_up_by_another_that_counts(any_server: R
 def test_who_counts_nothing_has_no_threads(
     any_server: RealServer, monkeypatch: pytest.MonkeyPatch, reading: bool
 ) -> None:
-    """Nothing is started for a client that only reads, or does nothing: not even to flush and close it."""
+    """Nothing is started for a client that only reads, or does nothing: not even to flush and close it.
+
+    Reading has a thread connect, and one see that no answer comes too late; both end by themselves.
+    """
     started: list[threading.Thread] = []
     start = threading.Thread.start
 
@@ -146,4 +149,5 @@ def test_who_counts_nothing_has_no_threads(
         counters.flush()
         counters.stats()
         counters._runner._deliver()  # as at exit
-    assert started == []
+    assert {thread.name for thread in started} <= {"redis-counters-connect", "redis-counters-watch"}
+    assert reading or not started

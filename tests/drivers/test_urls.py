@@ -102,3 +102,23 @@ def test_a_region_that_no_exchange_could_name_is_refused(face: type[Counters | A
 def test_options_of_a_cluster_are_known() -> None:
     """What a connection takes, and what the client of a cluster does."""
     Counters.from_url("redis+cluster://localhost:1?socket_timeout=3&read_from_replicas=yes").close(timeout=0)
+
+
+@pytest.mark.parametrize("form", ["CERT_NONE", "none", "CERT_REQUIRED", "CERT_OPTIONAL"])
+@pytest.mark.parametrize("scheme", ["rediss", "valkeys", "rediss+cluster", "rediss+sentinel"])
+@pytest.mark.parametrize("face", [Counters, AsyncioCounters])
+def test_certificates_as_celery_writes_it(face: type[Counters | AsyncioCounters], scheme: str, form: str) -> None:
+    """A URL of Celery's is accepted: ``ssl_cert_reqs=CERT_NONE`` is what redis-py calls ``none``."""
+    path = "/primary/0" if scheme.endswith("sentinel") else ""
+    counters = face.from_url(f"{scheme}://localhost:6379{path}?ssl_cert_reqs={form}&ssl_check_hostname=no")
+    client = counters._runner.transport.client if not scheme.endswith("cluster") else None  # type: ignore[union-attr]
+    if client is not None:
+        wanted = form.removeprefix("CERT_").lower()
+        assert client.connection_pool.connection_kwargs["ssl_cert_reqs"] == wanted
+
+
+@pytest.mark.parametrize("form", ["CERT_SOME", "cert_none", "NONE"])
+def test_other_words_for_certificates_are_refused(form: str) -> None:
+    """What neither redis-py nor Celery knows is refused, as before."""
+    with pytest.raises(UsageError):
+        Counters.from_url(f"rediss://localhost:6379?ssl_cert_reqs={form}")

@@ -22,7 +22,8 @@ from redis_counters.protocol.keys import CLUSTER_BUCKETS, DEFAULT_BUCKETS
 T = TypeVar("T")
 
 MOST_REMEMBERED = 1_000  # refusals that are not told again
-PERSISTENCE = 5  # attempts in a row that bring nothing, before `run_once` gives a pair up
+PERSISTENCE = 5  # attempts in a row that bring nothing, before `run_once` gives a pair up,
+IN_VAIN = 15.0  # or so many seconds of them: each waits for an answer until that is late
 MOST_PAUSE = 2.0  # seconds between attempts while a region is away
 CLOSED = "this exchange is closed"
 NOT_GIVEN = "not among the regions of this exchange"
@@ -193,13 +194,17 @@ class Attempts:
         self.done: set[int] = set()
         self._before = 0  # buckets that were done after the attempt before
         self._in_vain = 0  # attempts in a row
+        self._since = monotonic()
 
     def over(self, error: CounterError) -> bool:
         """Return whether the attempt that ended with this error was the last."""
         if not isinstance(error, Waiting):
-            self._in_vain = 0 if len(self.done) > self._before else self._in_vain + 1
-            self._before = len(self.done)
-        return self._in_vain >= PERSISTENCE or isinstance(error, (Refused, UsageError))
+            if len(self.done) > self._before:
+                self._before, self._in_vain, self._since = len(self.done), 0, monotonic()
+            else:
+                self._in_vain += 1
+        given_up = self._in_vain >= PERSISTENCE or (self._in_vain > 0 and monotonic() - self._since >= IN_VAIN)
+        return given_up or isinstance(error, (Refused, UsageError))
 
     def pause(self) -> float:
         """Return how many seconds to wait before the next."""

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from redis_counters.drivers import forks
 from redis_counters.drivers.clock import monotonic
+from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.exchange.places import (
     CLOSED,
     MOMENT,
@@ -201,8 +202,11 @@ class TaskExchange:
 
     # -- regions
 
-    async def operate(self, operation: Operation[T]) -> T:
-        """Ask regions as an operation wants, all at the same time; return its result."""
+    async def operate(self, operation: Operation[T], deadline: Deadline | None = None) -> T:
+        """Ask regions as an operation wants, all at the same time; return its result.
+
+        Without a deadline of the whole each question has its own: a walk over all keys may take long.
+        """
         found: Mapping[bytes, Any] | None = None
         while True:
             try:
@@ -210,17 +214,19 @@ class TaskExchange:
             except StopIteration as stop:
                 result: T = stop.value
                 return result
-            answers = await asyncio.gather(*(self._ask(name.decode(), plan) for name, plan in plans.items()))
+            answers = await asyncio.gather(*(self._ask(name.decode(), plan, deadline) for name, plan in plans.items()))
             found = dict(zip(plans, answers, strict=True))
 
-    async def ask(self, name: str, plan: Generator[list[Command], list[object], T]) -> T:
+    async def ask(self, name: str, plan: Generator[list[Command], list[object], T], deadline: Deadline) -> T:
         """Return what a plan comes to at a region. Raises our errors."""
-        result: Any = await self._ask(name, plan)
+        result: Any = await self._ask(name, plan, deadline)
         if isinstance(result, CounterError):
             raise of_region(result, name) or result
         return result  # type: ignore[no-any-return]
 
-    async def _ask(self, name: str, plan: Generator[list[Command], list[object], Any]) -> object:
+    async def _ask(
+        self, name: str, plan: Generator[list[Command], list[object], Any], deadline: Deadline | None
+    ) -> object:
         """Return what a plan comes to at a region, or our error."""
         place = self.places.places.get(name)
         if place is None:
@@ -234,7 +240,7 @@ class TaskExchange:
                     return stop.value
                 if self.ended:
                     return Unavailable(CLOSED)
-                answers = await place.transport.ask(commands)
+                answers = await place.transport.ask(commands, deadline)
         except Exception as error:
             if self.ended:  # `close` has ended the connections
                 return Unavailable(CLOSED)

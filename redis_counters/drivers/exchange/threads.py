@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from redis_counters.drivers import forks
 from redis_counters.drivers.clock import monotonic
+from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.exchange.limit import BEAT, Limit, seconds_until
 from redis_counters.drivers.exchange.places import (
     CLOSED,
@@ -248,8 +249,11 @@ class ThreadExchange:
 
     # -- regions
 
-    def operate(self, operation: Operation[T]) -> T:
-        """Ask regions as an operation wants, all at the same time; return its result."""
+    def operate(self, operation: Operation[T], deadline: Deadline | None = None) -> T:
+        """Ask regions as an operation wants, all at the same time; return its result.
+
+        Without a deadline of the whole each question has its own: a walk over all keys may take long.
+        """
         found: Mapping[bytes, Any] | None = None
         limit = Limit(None)
         pool = ThreadPoolExecutor(MOST_THREADS, "redis-counters-regions")
@@ -260,20 +264,24 @@ class ThreadExchange:
                 except StopIteration as stop:
                     result: T = stop.value
                     return result
-                work = {name: pool.submit(self._ask, name.decode(), plan, limit) for name, plan in plans.items()}
+                work = {
+                    name: pool.submit(self._ask, name.decode(), plan, limit, deadline) for name, plan in plans.items()
+                }
                 found = {name: future.result() for name, future in work.items()}
         finally:  # who was interrupted does not wait for them: a walk over all keys may take long
             limit.over = True
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def ask(self, name: str, plan: Generator[list[Command], list[object], T]) -> T:
+    def ask(self, name: str, plan: Generator[list[Command], list[object], T], deadline: Deadline) -> T:
         """Return what a plan comes to at a region. Raises our errors."""
-        result: Any = self._ask(name, plan, Limit(None))
+        result: Any = self._ask(name, plan, Limit(None), deadline)
         if isinstance(result, CounterError):
             raise of_region(result, name) or result
         return result  # type: ignore[no-any-return]
 
-    def _ask(self, name: str, plan: Generator[list[Command], list[object], Any], limit: Limit) -> object:
+    def _ask(
+        self, name: str, plan: Generator[list[Command], list[object], Any], limit: Limit, deadline: Deadline | None
+    ) -> object:
         """Return what a plan comes to at a region, or our error."""
         place = self.places.places.get(name)
         if place is None:
@@ -284,7 +292,7 @@ class ThreadExchange:
                 commands = next(plan) if answers is None else plan.send(answers)
                 if self.ended.is_set() or limit.over:
                     return Unavailable(CLOSED)
-                answers = place.transport.ask(commands)
+                answers = place.transport.ask(commands, deadline)
         except StopIteration as stop:
             return stop.value
         except Exception as error:

@@ -8,6 +8,7 @@ connection breaks it is asked again through ``execute_command``, with whatever r
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Sequence
 
 from redis import exceptions
@@ -28,11 +29,19 @@ from redis_counters.drivers.redis_py.clients import (
     take_connection,
 )
 from redis_counters.drivers.redis_py.errands import within
-from redis_counters.drivers.redis_py.errors import all_in_use, garbled, misled, reply_to_one, translate
+from redis_counters.drivers.redis_py.errors import (
+    all_in_use,
+    garbled,
+    misled,
+    no_connection_left,
+    reply_to_one,
+    translate,
+)
 from redis_counters.drivers.redis_py.hashes import Hashes, answers_of, keys_of
 from redis_counters.drivers.redis_py.lanes import AsyncioLane
 from redis_counters.drivers.redis_py.watching import Watched
 from redis_counters.drivers.redis_py.wire import packed, undecoded, words
+from redis_counters.errors import Unavailable
 from redis_counters.protocol.commands import Command, ErrorReply, sent
 
 MANY_KEYS = 20  # of a command that is packed by us: redis.asyncio does it argument by argument, in Python
@@ -118,10 +127,19 @@ async def ask_asyncio(client: Client, commands: Sequence[Command], deadline: Dea
 
     All are sent before the first answer.
     """
-    try:
-        return await within_asyncio(deadline, _ask_asyncio(client, commands, deadline))
-    except exceptions.TimeoutError as error:
-        raise translate(error) or error from error
+    pause = LEAST_PAUSE
+    full: Unavailable | None = None
+    while True:
+        try:
+            return await within_asyncio(deadline, _ask_asyncio(client, commands, deadline))
+        except exceptions.TimeoutError as error:
+            raise full or translate(error) or error from error
+        except Unavailable as error:
+            if not no_connection_left(error) or deadline.left() <= pause:
+                raise
+            full = error
+        await asyncio.sleep(pause * random.random())
+        pause = min(2 * pause, MOST_PAUSE)
 
 
 async def _ask_asyncio(client: Client, commands: Sequence[Command], deadline: Deadline) -> list[object]:
@@ -135,9 +153,9 @@ async def _ask_asyncio(client: Client, commands: Sequence[Command], deadline: De
                 if all_in_use(error):
                     raise
         for command in commands:
-            answer = await _ask_one_asyncio(client, command, deadline, text=False)
+            answer = await _ask_one_asyncio(client, command, text=False)
             if isinstance(answer, ErrorReply) and answer.code == "NOSCRIPT":
-                answer = await _ask_one_asyncio(client, command, deadline, text=True)
+                answer = await _ask_one_asyncio(client, command, text=True)
             answers.append(answer)
         if any(map(misled, answers)):
             await disconnect_idle_asyncio(client.connection_pool)
@@ -148,19 +166,12 @@ async def _ask_asyncio(client: Client, commands: Sequence[Command], deadline: De
     return answers
 
 
-async def _ask_one_asyncio(client: Client, command: Command, deadline: Deadline, *, text: bool) -> object:
-    pause = LEAST_PAUSE
-    while True:
-        try:
-            async with no_half_open_asyncio(client.connection_pool):
-                call: Awaitable[object] = client.execute_command(*words(command, text=text), NEVER_DECODE=True)
-                return undecoded(await call, client)
-        except exceptions.ConnectionError as error:
-            if not all_in_use(error) or not deadline.left():
-                raise
-        except exceptions.ResponseError as error:
-            return reply_to_one(error)
-        except ValueError as error:
-            raise garbled(error) from error
-        await asyncio.sleep(pause)
-        pause = min(2 * pause, MOST_PAUSE)
+async def _ask_one_asyncio(client: Client, command: Command, *, text: bool) -> object:
+    try:
+        async with no_half_open_asyncio(client.connection_pool):
+            call: Awaitable[object] = client.execute_command(*words(command, text=text), NEVER_DECODE=True)
+            return undecoded(await call, client)
+    except exceptions.ResponseError as error:
+        return reply_to_one(error)
+    except ValueError as error:
+        raise garbled(error) from error

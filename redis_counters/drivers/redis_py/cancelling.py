@@ -16,7 +16,7 @@ T = TypeVar("T")
 async def within(deadline: Deadline, answer: Awaitable[T]) -> T:
     """As asyncio.wait_for, which up to Python 3.11 loses a cancellation that comes together with the result."""
     task = asyncio.ensure_future(answer)
-    task.add_done_callback(_seen)
+    task.add_done_callback(seen)
     try:
         await asyncio.wait({task}, timeout=deadline.left())
         if task.done():
@@ -26,7 +26,7 @@ async def within(deadline: Deadline, answer: Awaitable[T]) -> T:
     raise exceptions.TimeoutError(deadline.words)
 
 
-def _seen(task: asyncio.Future[Any]) -> None:
+def seen(task: asyncio.Future[Any]) -> None:
     """Nobody need be told how it ended after all."""
     if not task.cancelled():
         task.exception()

@@ -17,10 +17,11 @@ from redis import exceptions
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.redis_py.at_hand import begin_taking, end_taking
 from redis_counters.drivers.redis_py.cancelling import within as within_asyncio
-from redis_counters.drivers.redis_py.errands import within
+from redis_counters.drivers.redis_py.errands import TooLate, within
 from redis_counters.drivers.redis_py.errors import all_in_use, garbled
 from redis_counters.errors import UsageError
 
+ALLOWED = "max_connections"  # redis-py's option of a pool
 LEAST_PAUSE, MOST_PAUSE = 0.002, 0.05  # seconds between looks whether a connection of the pool is free again
 
 _PRINTABLE = "".join(map(chr, range(32, 127)))
@@ -118,12 +119,23 @@ def take_connection(pool: Pool, deadline: Deadline) -> Any:
                 return _take_connection(pool)
             return within(deadline, functools.partial(_take_connection, pool), pool.release)
         except exceptions.ConnectionError as error:
-            if not all_in_use(error) or not deadline.left():
+            if not all_in_use(error) or deadline.left() <= pause:
                 raise
+        except TooLate as error:
+            raise _late(pool, error) from None
         finally:
             end_taking(pool)
-        time.sleep(min(pause * random.random(), deadline.left()))
+        time.sleep(pause * random.random())
         pause = min(2 * pause, MOST_PAUSE)
+
+
+def _late(pool: Any, error: exceptions.TimeoutError) -> exceptions.TimeoutError:
+    """Return the error of a connection that did not come in time; it tells if the pool has no other to give."""
+    most, used = getattr(pool, "max_connections", None), getattr(pool, "_in_use_connections", ())
+    free = getattr(getattr(pool, "pool", None), "queue", None)  # of its BlockingConnectionPool
+    if most is None or (len(used) < most if free is None else free):
+        return error
+    return exceptions.TimeoutError(f"{error}, and all connections of the client's pool are in use ({ALLOWED}={most})")
 
 
 def _take_connection(pool: Pool) -> Any:
@@ -148,18 +160,31 @@ def _take_connection(pool: Pool) -> Any:
 async def take_connection_asyncio(pool: Pool, deadline: Deadline) -> Any:
     """The same in asyncio."""
     pause = LEAST_PAUSE
+    if _is_at_hand(pool):  # a task would let others go first
+        return await _take_connection_asyncio(pool)
     while True:
         taking = asyncio.ensure_future(_take_connection_asyncio(pool))
         try:
             return await within_asyncio(deadline, taking)
         except exceptions.ConnectionError as error:
-            if not all_in_use(error) or not deadline.left():
+            if not all_in_use(error) or deadline.left() <= pause:
                 raise
+        except exceptions.TimeoutError as error:
+            taking.add_done_callback(functools.partial(_put_back_asyncio, pool))
+            raise _late(pool, error) from None
         except BaseException:
             taking.add_done_callback(functools.partial(_put_back_asyncio, pool))
             raise
-        await asyncio.sleep(min(pause * random.random(), deadline.left()))
+        await asyncio.sleep(pause * random.random())
         pause = min(2 * pause, MOST_PAUSE)
+
+
+def _is_at_hand(pool: Any) -> bool:
+    """True if the next connection of the pool is connected, as far as can be seen: taking it waits for nothing."""
+    stack = getattr(pool, "_available_connections", None)
+    connection = stack[-1] if isinstance(stack, list) and stack else None
+    reader = getattr(connection, "_reader", None)
+    return bool(getattr(connection, "is_connected", False)) and reader is not None and not reader.at_eof()
 
 
 async def _take_connection_asyncio(pool: Pool) -> Any:

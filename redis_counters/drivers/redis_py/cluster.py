@@ -17,6 +17,7 @@ from typing import Any, cast
 from redis import exceptions
 from redis.cluster import PRIMARY, ClusterNode
 
+from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.pacing import again_options
 from redis_counters.drivers.redis_py import inherited
@@ -24,14 +25,12 @@ from redis_counters.drivers.redis_py.asked import Asked
 from redis_counters.drivers.redis_py.clients import KnownConnections, disconnect_idle
 from redis_counters.drivers.redis_py.errands import Errand, TooLate
 from redis_counters.drivers.redis_py.errors import translate
-from redis_counters.drivers.redis_py.hash_slots import BROKEN, Address, HashSlots, primaries_in
+from redis_counters.drivers.redis_py.hash_slots import BROKEN, REST, Address, HashSlots, primaries_in
 from redis_counters.drivers.redis_py.lanes import REPLY_TIMEOUT, BlockingLane, Exchanging
 from redis_counters.drivers.redis_py.under_way import ASKING, EVERYWHERE, Sent, UnderWay
 from redis_counters.errors import CounterError, Unavailable
 from redis_counters.protocol.answers import all_answered
 from redis_counters.protocol.commands import Command, NoAnswer
-
-PATIENCE = 2.0  # seconds that a look at where the slots are may take, where it is known where they were
 
 
 class Cluster(HashSlots):
@@ -93,17 +92,18 @@ class Cluster(HashSlots):
         Where that takes too long, one that knows older ones has to do. Raises what redis-py raises.
         """
         client = self._client
-        if client is not None and not self.stale:
+        if client is not None and not self.may_look():
             return client
         with self._lock:
             errand = self._errand
             if errand is None or errand.over:
                 errand = self._errand = Errand(self._look_up)
         try:
-            return errand.result(deadline, None if client is None else PATIENCE)
+            return errand.result(deadline if client is None else self.waits_for_look(deadline))
         except TooLate:
             if client is None:
                 raise
+            self.look_at = monotonic() + REST
             return client
 
     def _look_up(self) -> Any:

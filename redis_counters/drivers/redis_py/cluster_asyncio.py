@@ -17,21 +17,21 @@ from redis.asyncio import ConnectionPool, Redis, RedisCluster
 from redis.asyncio.cluster import ClusterNode
 from redis.cluster import PRIMARY
 
+from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.pacing import again_options
 from redis_counters.drivers.redis_py import inherited
 from redis_counters.drivers.redis_py.asked import Asked
-from redis_counters.drivers.redis_py.cancelling import within
+from redis_counters.drivers.redis_py.cancelling import seen
 from redis_counters.drivers.redis_py.clients import KnownConnections
 from redis_counters.drivers.redis_py.errors import translate
-from redis_counters.drivers.redis_py.hash_slots import BROKEN, Address, HashSlots, primaries_in
+from redis_counters.drivers.redis_py.hash_slots import BROKEN, REST, Address, HashSlots, primaries_in
 from redis_counters.drivers.redis_py.lanes import REPLY_TIMEOUT, AsyncioLane, AwaitedExchanging
 from redis_counters.drivers.redis_py.under_way import ASKING, EVERYWHERE, Sent, UnderWay
 from redis_counters.errors import CounterError, Unavailable
 from redis_counters.protocol.answers import all_answered
 from redis_counters.protocol.commands import Command, NoAnswer
 
-PATIENCE = 2.0  # seconds that a look at where the slots are may take, where it is known where they were
 AWAITED_BROKEN = (*BROKEN, asyncio.TimeoutError)
 
 
@@ -48,6 +48,7 @@ class ClusterAsyncio(HashSlots):
         self._lock = asyncio.Lock()
         self._nodes: dict[Address, Redis] = {}
         self._asked = False  # where the slots are, or were
+        self._looking: asyncio.Task[RedisCluster] | None = None  # which asks, for all who wait for it
         self._unfinished = False  # then the client takes itself for closed, whatever connections it has
 
     def reply_timeout(self) -> float | None:
@@ -88,14 +89,20 @@ class ClusterAsyncio(HashSlots):
 
         Where that takes too long, one that knows older ones has to do.
         """
-        if self._asked and not self.stale and not getattr(self._client, "_initialize", False):
+        if self._asked and not self.may_look() and not getattr(self._client, "_initialize", False):
             return self._client
-        try:
-            return await within(Deadline(min(PATIENCE, deadline.left())) if self._asked else deadline, self._look_up())
-        except exceptions.TimeoutError:
-            if not self._asked or not self.stale:
-                raise
-            return self._client
+        looking = self._looking
+        if looking is None or looking.done():
+            looking = self._looking = asyncio.ensure_future(self._look_up())
+            looking.add_done_callback(seen)
+        until = self.waits_for_look(deadline) if self._asked else deadline
+        await asyncio.wait({looking}, timeout=until.left())  # who is cancelled here takes nothing from the others
+        if looking.done() and not looking.cancelled():
+            return looking.result()
+        if not self._asked:
+            raise exceptions.TimeoutError(deadline.words)
+        self.look_at = monotonic() + REST
+        return self._client
 
     async def _look_up(self) -> RedisCluster:
         async with self._lock:
@@ -168,6 +175,7 @@ class ClusterAsyncio(HashSlots):
             inherited.drop_connections(client, of_parent=of_parent)
         self._nodes.clear()
         self._asked = False
+        self._looking = None
         inherited.drop_connections_of_nodes(self._client, of_parent=of_parent)
         self.stale = True
 
@@ -176,6 +184,8 @@ class ClusterAsyncio(HashSlots):
         await self._client.aclose()
 
     async def end(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
         for address, client in list(self._nodes.items()):
             await client.connection_pool.disconnect()
             self._nodes.pop(address, None)  # not before: who is cancelled here may come again

@@ -58,9 +58,9 @@ class Errand(Generic[T]):
         if unwanted and self._discard is not None:
             self._discard(self._result)
 
-    def result(self, deadline: Deadline, seconds: float | None = None) -> T:
+    def result(self, deadline: Deadline) -> T:
         """Return what the work returned, raise what it raised; TooLate if that is not known in time."""
-        left = deadline.left() if seconds is None else min(seconds, deadline.left())
+        left = deadline.left()
         came = False
         try:
             came = self._waiting.acquire(timeout=min(left, threading.TIMEOUT_MAX))

@@ -35,6 +35,8 @@ _NO_CLUSTER = ("Cluster mode is not enabled on this node", "this server is not p
 NO_SENTINEL = "what should be a Sentinel is no Sentinel: for a Redis use redis://host:port"
 _ASKED_FOR_SENTINEL = re.compile("unknown command ['`]SENTINEL['`]", re.IGNORECASE)
 _ASKED_FOR_HASH = re.compile("unknown command ['`](HMGET|HGETALL|EVALSHA|EVAL)['`]", re.IGNORECASE)
+# What redis-py says where a client with a cache_config meets a server that it keeps no cache of.
+_NO_CACHE = ("To maximize compatibility with all Redis products", "Cannot retrieve information about server")
 _ALL_IN_USE = ("Too many connections", "No connection available")  # of a pool that waits, when it has waited
 _LOG_IN = "redis://user:password@host, or redis://:password@host"
 
@@ -56,6 +58,8 @@ def translate(error: BaseException) -> CounterError | None:
         return NotPermitted(f"Redis answered: {words}")
     if isinstance(error, exceptions.BusyLoadingError):  # to redis-py this is a broken connection
         return Unavailable(words if words.startswith("LOADING") else f"LOADING {words}")
+    if isinstance(error, exceptions.ConnectionError) and words.startswith(_NO_CACHE):
+        return Refused(f"redis-py refuses the client's cache_config here (make the client without it): {words}")
     if all_in_use(error):
         return Unavailable(
             "all connections that the client may have are in use, and none came free in time: give it more "

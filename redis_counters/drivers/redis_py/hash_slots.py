@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 from redis import exceptions
 from redis.crc import key_slot
 
+from redis_counters.drivers.clock import monotonic
+from redis_counters.drivers.deadline import Deadline
 from redis_counters.errors import Unavailable
 from redis_counters.protocol.commands import Command, ErrorReply
 
@@ -50,13 +52,18 @@ def redirection(answer: object, asked: Address) -> Redirection | None:
     return Redirection(int(told[0]), (host or asked[0], int(port)), code == "MOVED")
 
 
+PATIENCE = 1.0  # seconds that a look at where the slots are may take, where it is known where they were;
+REST = 5.0  # and for which that has to do, if it took longer
+
+
 class HashSlots:
     """Where hash slots are: as redis-py knows, and as servers have said since it asked for all of them."""
 
     def __init__(self, client: Any) -> None:
         self._client = client  # redis-py's RedisCluster, or None as long as there is none
         self._moved: dict[int, Address] = {}  # since redis-py asked for all slots
-        self.stale = False  # it should ask for all of them again
+        self.stale = False  # it should ask for all of them again,
+        self.look_at = 0.0  # but not before
 
     def address_in(self, client: Any, command: Command) -> Address:
         """Return the primary that the command belongs to. Raises Unavailable if its slot has none."""
@@ -71,6 +78,14 @@ class HashSlots:
             self.stale = True
             raise Unavailable(f"no server of the cluster has the slot {slot}")
         return node.host, int(node.port)
+
+    def may_look(self) -> bool:
+        """True if it should ask for all of them now."""
+        return self.stale and monotonic() >= self.look_at
+
+    def waits_for_look(self, deadline: Deadline) -> Deadline:
+        """Return until when to wait for what may not come: a part of the time of a call that has more to do."""
+        return Deadline(min(PATIENCE, deadline.left() / 2))
 
     def follow(self, elsewhere: Redirection) -> Address:
         """Return where we reach the server that another one has named; what has moved for good is known from now on.

@@ -32,6 +32,8 @@ class Flusher(Rounds):
         if loop is None or self.stopped or not (self._free() or loop is self.loop):
             return False
         self._here()
+        if self.task is not None and not self.task.done():  # that has started it
+            return True
         self.task = loop.create_task(self._run(), name="redis-counters")
         self.task.add_done_callback(self._ended)
         return True

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.dropped import bare
-from redis_counters.drivers.pacing import all_of
+from redis_counters.drivers.pacing import all_of, closed
 from redis_counters.drivers.redis_py.errors import no_connection_left
 from redis_counters.drivers.tasks.flusher import Flusher
 from redis_counters.drivers.tasks.rounds import set_within
@@ -30,6 +30,8 @@ class Reading(Flusher):
         (`NoAnswer`), and the breaker does not count it.
         """
         self._here()
+        if self.over:
+            raise closed()
         deadline = deadline or Deadline()
         answers: Any = None
         while True:
@@ -55,6 +57,8 @@ class Reading(Flusher):
     async def read(self, names: Collection[bytes], max_age: float | None) -> dict[bytes, CounterValue]:
         """Return values by name; from the cache where it is fresh enough, else from Redis in one round trip."""
         self._here()
+        if self.over:
+            raise closed()
         reads = self.core.reads
         failure: CounterError | None = None
         ticket = Ticket()

@@ -83,6 +83,12 @@ class Rounds(ABC):
             self.transport.drop_connections(of_parent=False)
         if self.in_child is None:
             self.in_child = exits.close_in_child(self._close_at_exit)
+        if not self.over and not self.core.writer.clean:  # counted before a loop ran, or by another thread
+            self._start()
+
+    @abstractmethod
+    def _start(self) -> bool:
+        """The background runs; the flusher knows how."""
 
     @abstractmethod
     def _close_at_exit(self, seconds: float) -> None:

@@ -151,6 +151,8 @@ class TaskRunner(Reading):
 
     async def flush(self, timeout: float | None, only: bytes | None = None) -> None:
         self._here()
+        if self.over:
+            raise closed()
         limit = FLUSH_TIMEOUT if timeout is None else timeout
         if self.recording is not None:
             await self.recording.seek()  # what killed processes left belongs to all that there is
@@ -197,6 +199,7 @@ class TaskRunner(Reading):
         if self.recording is not None:
             await self.recording.close()
         self.over = True
+        self.core.reads.cache.clear()  # what is at hand would be read without asking whether it is closed
         try:
             settle_close(self.core, timeout, self.close_refusal)
         finally:
@@ -234,6 +237,7 @@ class TaskRunner(Reading):
             if rest <= 0:
                 return
             await set_within(self.progress, min(rest, 0.1))
+        self.urgent.clear()  # or what is counted next would be flushed at once; whoever waits besides sets it again
 
     def add(self, name: Name, amount: int) -> None:
         if not self.core.add(name, amount):
@@ -253,6 +257,8 @@ class TaskRunner(Reading):
 
     def stats(self) -> Stats:
         forks.notice()
+        if self._free() and not self.over and running_loop() is not None:
+            self._here()
         loop = self.loop
         if loop is None or not self._elsewhere():
             return self.core.stats()

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.dropped import bare
+from redis_counters.drivers.pacing import closed
 from redis_counters.drivers.redis_py.errors import no_connection_left
 from redis_counters.drivers.threads.background import Bell
 from redis_counters.drivers.threads.flusher import Flusher
@@ -49,6 +50,8 @@ class Reading(Flusher):
     def _drive(self, asks: Generator[list[Command], list[object], T], deadline: Deadline, *, whole: bool) -> T:
         """As `ask`. ``whole``: where there is no answer its error is raised, as by `all_of`, which takes longer."""
         self.begin_here()
+        if self.over:
+            raise closed()
         answers: Any = None
         while True:
             try:
@@ -76,6 +79,8 @@ class Reading(Flusher):
     def read(self, names: Collection[bytes], max_age: float | None) -> dict[bytes, CounterValue]:
         """Return values by name; from the cache where it is fresh enough, else from Redis in one round trip."""
         self.begin_here()
+        if self.over:
+            raise closed()
         reads = self.core.reads
         if self.background.absent:
             self._flush_now_and_then()

@@ -171,6 +171,8 @@ class ThreadRunner(Reading):
 
     def flush(self, timeout: float | None, only: bytes | None = None) -> None:
         self.begin_here()
+        if self.over:
+            raise closed()
         limit = FLUSH_TIMEOUT if timeout is None else timeout
         if self.recording is not None:
             self.recording.seek()  # what killed processes left belongs to all that there is
@@ -225,12 +227,16 @@ class ThreadRunner(Reading):
             with self.lock:
                 settle_close(self.core, timeout, self.close_refusal)
         except CounterError:
-            self.over = True
+            self._end()
             raise
         else:
-            self.over = True
+            self._end()
         finally:
             self.publish()
+
+    def _end(self) -> None:
+        self.over = True
+        self.core.reads.cache.clear()  # what is at hand would be read without asking whether it is closed
 
     def _somebody_was_late(self) -> bool:
         """Other threads have had a turn; True if one has counted that had looked before close() began to refuse."""

@@ -1,0 +1,77 @@
+"""Which regions answer: one that hangs is left out, and the others are looked at all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+from redis_counters.cli.keeping import driven
+from redis_counters.cli.region_facts import Facts, facts_of
+from redis_counters.cli.region_urls import of_region
+from redis_counters.cli.verifying import Region
+from redis_counters.drivers.deadline import Deadline
+from redis_counters.drivers.transport import Asking
+from redis_counters.errors import Unavailable
+from redis_counters.protocol.commands import Command
+
+LEAST = 2  # regions that can be compared
+
+
+class SilentRegion(Exception):  # noqa: N818 - it says which
+    """A region does not answer, or not in time."""
+
+    def __init__(self, name: str, error: Unavailable) -> None:
+        super().__init__(name)
+        self.name = name
+        self.error = error
+
+
+class _Asked:
+    """A deployment that says its name where it does not answer."""
+
+    def __init__(self, name: str, server: Asking) -> None:
+        self._name = name
+        self._server = server
+
+    def ask(self, commands: Sequence[Command], deadline: Deadline | None = None) -> list[object]:
+        try:
+            with of_region(self._name):
+                return self._server.ask(commands, deadline)
+        except Unavailable as error:
+            raise SilentRegion(self._name, error) from error
+
+
+class Answering:
+    """The regions that answer. ``silent``: the others, and why they do not."""
+
+    def __init__(self, servers: Mapping[str, Asking]) -> None:
+        self._servers = {name: _Asked(name, server) for name, server in servers.items()}
+        self.silent: dict[str, str] = {}
+
+    def facts(self, namespace: str) -> dict[str, Facts]:
+        """Return the facts of all that answer, asked at the same time. Raises Unavailable where too few do."""
+        found: dict[str, Facts] = {}
+        with ExitStack() as stack:
+            pool = stack.enter_context(ThreadPoolExecutor(len(self._servers)))
+            work = {
+                name: pool.submit(driven, server, facts_of(name, namespace)) for name, server in self._servers.items()
+            }
+            for name, future in work.items():
+                try:
+                    with of_region(name):
+                        found[name] = future.result()
+                except SilentRegion as silent:
+                    self.give_up(silent)
+        return found
+
+    def regions(self, facts: Mapping[str, Facts]) -> list[Region]:
+        """Return those that answer, to be compared."""
+        return [Region(name, server, facts[name]) for name, server in self._servers.items()]
+
+    def give_up(self, silent: SilentRegion) -> None:
+        """The region is not looked at any more. Raises Unavailable where too few are left."""
+        self.silent[silent.name] = str(silent.error)
+        del self._servers[silent.name]
+        if len(self._servers) < LEAST:
+            raise silent.error
