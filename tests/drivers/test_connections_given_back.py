@@ -9,6 +9,7 @@ import pytest
 import redis
 import redis.asyncio
 
+from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.redis_py.clients import take_connection, take_connection_asyncio
 from tests.servers import RealServer
 
@@ -67,7 +68,7 @@ def test_blocking(any_server: RealServer, error: type[BaseException]) -> None:
     with redis.Redis(port=any_server.port) as client:
         pool = Watched(client.connection_pool, error, asyncio=False)
         with pytest.raises(error):
-            take_connection(pool)
+            take_connection(pool, Deadline())
         assert not pool.given
 
 
@@ -79,7 +80,7 @@ def test_asyncio(any_server: RealServer, error: type[BaseException]) -> None:
         async with redis.asyncio.Redis(port=any_server.port) as client:
             pool = Watched(client.connection_pool, error, asyncio=True)
             with pytest.raises(error):
-                await take_connection_asyncio(pool)
+                await take_connection_asyncio(pool, Deadline())
             assert not pool.given
 
     asyncio.run(take())
