@@ -76,11 +76,13 @@ def test_blocking(any_server: RealServer, error: type[BaseException]) -> None:
 def test_asyncio(any_server: RealServer, error: type[BaseException]) -> None:
     """The same, awaited."""
 
+    pools: list[Watched] = []
+
     async def take() -> None:
         async with redis.asyncio.Redis(port=any_server.port) as client:
-            pool = Watched(client.connection_pool, error, asyncio=True)
-            with pytest.raises(error):
-                await take_connection_asyncio(pool, Deadline())
-            assert not pool.given
+            pools.append(pool := Watched(client.connection_pool, error, asyncio=True))
+            await take_connection_asyncio(pool, Deadline())
 
-    asyncio.run(take())
+    with pytest.raises(error):
+        asyncio.run(take())
+    assert not pools[0].given
