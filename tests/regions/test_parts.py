@@ -402,12 +402,12 @@ def test_comparing_is_paced() -> None:
     schedule = Schedule(0.0, 0.0)
     schedule.begin(Done(), 0.0)  # type: ignore[arg-type]
     schedule.stepped(1500, 2, 0.0)
-    assert schedule.next == pytest.approx(300.0)  # 150 bytes a minute and bucket
+    assert schedule.next == pytest.approx(1500 / (2 * 140) * 60)  # 140 bytes a minute and bucket
     assert schedule.bucket == 1
     schedule.begin(Done(), 300.0)  # type: ignore[arg-type]
     schedule.stepped(10, 2, 300.0)
     assert schedule.bucket == 0
-    assert schedule.next == pytest.approx(302.0)
+    assert schedule.next == pytest.approx(300.0 + 10 / (2 * 140) * 60)
     schedule.begin(Done(), 302.0)  # type: ignore[arg-type]
     schedule.stepped(10, 1, 302.0)
     assert schedule.next == pytest.approx(302.0 + CYCLE)
