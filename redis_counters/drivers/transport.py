@@ -45,8 +45,11 @@ class Transport(Asking, Protocol):
 
     grouped: bool  # keys of different buckets may not go together in one command
 
-    def lane(self, deadline: Deadline | None = None) -> AbstractContextManager[Lane]:
-        """A lane; leaving it with unread answers closes its connection. Without a deadline each answer has its own."""
+    def lane(self, deadline: Deadline | None = None, *, patient: bool = True) -> AbstractContextManager[Lane]:
+        """A lane; leaving it with unread answers closes its connection. Without a deadline each answer has its own.
+
+        ``patient``: where the client may have no more connections, one is waited for.
+        """
 
     def ask_each(self, commands: Sequence[Command], deadline: Deadline | None = None) -> list[object]:
         """As `ask`, with a `NoAnswer` for each that there is none of: servers of a cluster fail by themselves."""
@@ -75,7 +78,9 @@ class AwaitedTransport(Protocol):
 
     grouped: bool
 
-    def lane(self, deadline: Deadline | None = None) -> AbstractAsyncContextManager[AwaitedLane]: ...
+    def lane(
+        self, deadline: Deadline | None = None, *, patient: bool = True
+    ) -> AbstractAsyncContextManager[AwaitedLane]: ...
     async def ask(self, commands: Sequence[Command], deadline: Deadline | None = None) -> list[object]: ...
     async def ask_each(self, commands: Sequence[Command], deadline: Deadline | None = None) -> list[object]: ...
     def reply_timeout(self) -> float | None: ...

@@ -94,9 +94,9 @@ def test_addresses_that_are_mapped(
     transport: Any = BlockingCluster if face == "blocking" else ClusterAsyncio
     lane_to, reached = transport.lane_to, set[Address]()
 
-    def noted(self: Any, address: Address) -> Any:
+    def noted(self: Any, address: Address, deadline: Any = None) -> Any:
         reached.add(address)
-        return lane_to(self, address)
+        return lane_to(self, address, deadline)
 
     monkeypatch.setattr(transport, "lane_to", noted)
 

@@ -263,11 +263,12 @@ class Lanes:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> list[AwaitedLane]:
-        lanes = []
+        lanes: list[AwaitedLane] = []
         try:
             for place in self._two:
                 try:
-                    lanes.append(await self._stack.enter_async_context(place.transport.lane()))
+                    lane = place.transport.lane(patient=not lanes)
+                    lanes.append(await self._stack.enter_async_context(lane))
                 except Exception as error:
                     self._places.common.saw(place.name.encode(), None)
                     ours = of_region(error, place.name)

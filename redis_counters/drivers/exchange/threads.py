@@ -317,11 +317,12 @@ class Lanes:
         self._stack = ExitStack()
 
     def __enter__(self) -> list[Lane]:
-        lanes = []
+        lanes: list[Lane] = []
         try:
             for place in self._two:
                 try:
-                    lanes.append(self._stack.enter_context(place.transport.lane()))
+                    lane = place.transport.lane(patient=not lanes)
+                    lanes.append(self._stack.enter_context(lane))
                 except Exception as error:
                     self._places.common.saw(place.name.encode(), None)
                     ours = of_region(error, place.name)

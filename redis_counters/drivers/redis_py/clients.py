@@ -105,11 +105,11 @@ def _needs_name(pool: type[Pool]) -> bool:
     return parameter is not None and parameter.default is inspect.Parameter.empty
 
 
-def take_connection(pool: Pool, deadline: Deadline) -> Any:
+def take_connection(pool: Pool, deadline: Deadline, *, patient: bool = True) -> Any:
     """Return a connection that is logged in, to the client's database, with nothing unread.
 
-    Where all of the pool are in use, one of them is waited for. Raises TimeoutError when that, or connecting, takes
-    too long.
+    Where all of the pool are in use, one of them is waited for, unless the caller is not ``patient``. Raises
+    TimeoutError when that, or connecting, takes too long.
     """
     pause = LEAST_PAUSE
     while True:
@@ -119,7 +119,7 @@ def take_connection(pool: Pool, deadline: Deadline) -> Any:
                 return _take_connection(pool)
             return within(deadline, functools.partial(_take_connection, pool), pool.release)
         except exceptions.ConnectionError as error:
-            if not all_in_use(error) or deadline.left() <= pause:
+            if not patient or not all_in_use(error) or deadline.left() <= pause:
                 raise
         except TooLate as error:
             raise _late(pool, error) from None
@@ -157,7 +157,7 @@ def _take_connection(pool: Pool) -> Any:
     return connection
 
 
-async def take_connection_asyncio(pool: Pool, deadline: Deadline) -> Any:
+async def take_connection_asyncio(pool: Pool, deadline: Deadline, *, patient: bool = True) -> Any:
     """The same in asyncio."""
     pause = LEAST_PAUSE
     if _is_at_hand(pool):  # a task would let others go first
@@ -167,7 +167,7 @@ async def take_connection_asyncio(pool: Pool, deadline: Deadline) -> Any:
         try:
             return await within_asyncio(deadline, taking)
         except exceptions.ConnectionError as error:
-            if not all_in_use(error) or deadline.left() <= pause:
+            if not patient or not all_in_use(error) or deadline.left() <= pause:
                 raise
         except exceptions.TimeoutError as error:
             taking.add_done_callback(functools.partial(_put_back_asyncio, pool))

@@ -57,8 +57,8 @@ class Cluster(HashSlots):
         limit: float | None = self._options.get("socket_timeout")
         return limit
 
-    def lane(self, deadline: Deadline | None = None) -> ClusterLane:
-        return ClusterLane(self, deadline)
+    def lane(self, deadline: Deadline | None = None, *, patient: bool = True) -> ClusterLane:
+        return ClusterLane(self, deadline, patient=patient)
 
     def ask(self, commands: Sequence[Command], deadline: Deadline | None = None) -> list[object]:
         return all_answered(self.ask_each(commands, deadline))
@@ -177,9 +177,10 @@ def _nothing() -> None:
 class ClusterLane(Exchanging):
     """One connection per primary that is needed. Leaving it with unread answers closes theirs."""
 
-    def __init__(self, cluster: Cluster, deadline: Deadline | None) -> None:
+    def __init__(self, cluster: Cluster, deadline: Deadline | None, *, patient: bool) -> None:
         self._cluster = cluster
         self._deadline = deadline
+        self.patient = patient
         self._lanes: dict[Address, BlockingLane] = {}
         self._under_way = UnderWay(cluster)
 
@@ -231,8 +232,9 @@ class ClusterLane(Exchanging):
         try:
             lane = self._lanes.get(address)
             if lane is None:
-                lane = self._cluster.lane_to(address, self._deadline).__enter__()
-                self._lanes[address] = lane
+                lane = self._cluster.lane_to(address, self._deadline)
+                lane.patient = self.patient and not self._lanes
+                self._lanes[address] = lane.__enter__()
             if asking:
                 lane.send(ASKING, False)
                 self._under_way.sending(address, Sent(ASKING, False))

@@ -55,8 +55,8 @@ class ClusterAsyncio(HashSlots):
         limit: float | None = self._client.get_connection_kwargs().get("socket_timeout")
         return limit
 
-    def lane(self, deadline: Deadline | None = None) -> ClusterLaneAsyncio:
-        return ClusterLaneAsyncio(self, deadline)
+    def lane(self, deadline: Deadline | None = None, *, patient: bool = True) -> ClusterLaneAsyncio:
+        return ClusterLaneAsyncio(self, deadline, patient=patient)
 
     async def ask(self, commands: Sequence[Command], deadline: Deadline | None = None) -> list[object]:
         return all_answered(await self.ask_each(commands, deadline))
@@ -205,9 +205,10 @@ def _options(node: Any) -> dict[str, Any]:
 class ClusterLaneAsyncio(AwaitedExchanging):
     """One connection per primary that is needed. Leaving it with unread answers closes theirs."""
 
-    def __init__(self, cluster: ClusterAsyncio, deadline: Deadline | None) -> None:
+    def __init__(self, cluster: ClusterAsyncio, deadline: Deadline | None, *, patient: bool) -> None:
         self._cluster = cluster
         self._deadline = deadline
+        self.patient = patient
         self._lanes: dict[Address, AsyncioLane] = {}
         self._under_way = UnderWay(cluster)
 
@@ -261,8 +262,9 @@ class ClusterLaneAsyncio(AwaitedExchanging):
         try:
             lane = self._lanes.get(address)
             if lane is None:
-                lane = await (await self._cluster.lane_to(address, self._deadline)).__aenter__()
-                self._lanes[address] = lane
+                lane = await self._cluster.lane_to(address, self._deadline)
+                lane.patient = self.patient and not self._lanes
+                self._lanes[address] = await lane.__aenter__()
             if asking:
                 await lane.send(ASKING, False)
                 self._under_way.sending(address, Sent(ASKING, False))

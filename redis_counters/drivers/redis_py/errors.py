@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 
 from redis import exceptions
 
 from redis_counters.errors import CounterError, NotPermitted, Refused, Unavailable
-from redis_counters.protocol.commands import ErrorReply
+from redis_counters.protocol.commands import ErrorReply, NoAnswer
 from redis_counters.protocol.refusals import IN_A_CLUSTER, error_for, from_the_wrong_server
 from redis_counters.protocol.replies import BadReply
 
@@ -106,6 +107,11 @@ def all_in_use(error: BaseException | None) -> bool:
 def no_connection_left(error: CounterError) -> bool:
     """True if the pool gave no connection, for as long as was waited, because all of them were in use."""
     return all_in_use(error.__cause__)
+
+
+def lacks_connection(answers: Sequence[object]) -> bool:
+    """True if some command has no answer because all connections to its server were in use."""
+    return any(isinstance(answer, NoAnswer) and no_connection_left(answer.error) for answer in answers)
 
 
 def error_reply(error: exceptions.ResponseError) -> ErrorReply:

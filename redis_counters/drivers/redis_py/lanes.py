@@ -36,12 +36,19 @@ class _Lane:
     """What is known of a lane, whoever waits on it."""
 
     def __init__(
-        self, client: Client, known: KnownConnections, deadline: Deadline | None = None, *, alone: bool = False
+        self,
+        client: Client,
+        known: KnownConnections,
+        deadline: Deadline | None = None,
+        *,
+        alone: bool = False,
+        patient: bool = True,
     ) -> None:
         self.client = client
         self._known = known
         self._deadline = deadline  # of all that is done on it; without one, of each answer
         self._asked_about = False  # whether the connection is new
+        self.patient = patient  # who holds another connection does not wait for one: two would wait for each other
         self._reply_of = reply_to_one if alone else error_reply  # alone: the client knows of no other server
         self._pool = pool_of(client)
         self._unread = 0
@@ -112,7 +119,7 @@ class BlockingLane(_Lane, Exchanging):
     """One connection for one round of flushing. Leaving it with unread answers closes the connection."""
 
     def __enter__(self) -> BlockingLane:
-        self._connection = take_connection(self._pool, self._until())
+        self._connection = take_connection(self._pool, self._until(), patient=self.patient)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
@@ -165,7 +172,7 @@ class AsyncioLane(_Lane, AwaitedExchanging):
     """The same over redis.asyncio."""
 
     async def __aenter__(self) -> AsyncioLane:
-        self._connection = await take_connection_asyncio(self._pool, self._until())
+        self._connection = await take_connection_asyncio(self._pool, self._until(), patient=self.patient)
         return self
 
     async def __aexit__(

@@ -37,8 +37,8 @@ class Single(_Single):
         super().__init__(client)
         self._hashes = Hashes()
 
-    def lane(self, deadline: Deadline | None = None) -> BlockingLane:
-        return BlockingLane(self.client, self._known, deadline, alone=True)
+    def lane(self, deadline: Deadline | None = None, *, patient: bool = True) -> BlockingLane:
+        return BlockingLane(self.client, self._known, deadline, alone=True, patient=patient)
 
     def ask(self, commands: Sequence[Command], deadline: Deadline | None = None) -> list[object]:
         return ask(self.client, commands, self._hashes, deadline or Deadline())
@@ -55,8 +55,8 @@ class Single(_Single):
 class SingleAsyncio(_Single):
     """A client of redis.asyncio."""
 
-    def lane(self, deadline: Deadline | None = None) -> AsyncioLane:
-        return AsyncioLane(self.client, self._known, deadline, alone=True)
+    def lane(self, deadline: Deadline | None = None, *, patient: bool = True) -> AsyncioLane:
+        return AsyncioLane(self.client, self._known, deadline, alone=True, patient=patient)
 
     async def ask(self, commands: Sequence[Command], deadline: Deadline | None = None) -> list[object]:
         return await ask_asyncio(self.client, commands, deadline or Deadline())

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Collection, Generator
 from typing import Any, TypeVar
 
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.dropped import bare
 from redis_counters.drivers.pacing import all_of, closed
-from redis_counters.drivers.redis_py.errors import no_connection_left
+from redis_counters.drivers.redis_py.clients import LEAST_PAUSE, MOST_PAUSE
+from redis_counters.drivers.redis_py.errors import lacks_connection, no_connection_left
 from redis_counters.drivers.tasks.flusher import Flusher
 from redis_counters.drivers.tasks.rounds import set_within
 from redis_counters.errors import CounterError, Outcome, Unavailable, with_outcome
@@ -45,7 +47,7 @@ class Reading(Flusher):
     async def _ask(self, commands: list[Command], deadline: Deadline) -> list[object]:
         self.breaker.check()
         try:
-            answers = await self.transport.ask_each(commands, deadline)
+            answers = await self._ask_patiently(commands, deadline)
         except Unavailable as error:
             if not no_connection_left(error) and self.breaker.failed(error):
                 self.publish()
@@ -53,6 +55,16 @@ class Reading(Flusher):
         if self.breaker.succeeded():
             self.publish()
         return answers
+
+    async def _ask_patiently(self, commands: list[Command], deadline: Deadline) -> list[object]:
+        """As the transport; over several servers nobody waits for a connection to one who has one to another."""
+        pause = LEAST_PAUSE
+        while True:
+            answers = await self.transport.ask_each(commands, deadline)
+            if not lacks_connection(answers) or deadline.left() <= pause:
+                return answers
+            await asyncio.sleep(pause * random.random())
+            pause = min(2 * pause, MOST_PAUSE)
 
     async def read(self, names: Collection[bytes], max_age: float | None) -> dict[bytes, CounterValue]:
         """Return values by name; from the cache where it is fresh enough, else from Redis in one round trip."""

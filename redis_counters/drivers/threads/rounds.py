@@ -63,7 +63,6 @@ class Rounds(ABC):
         self.rounder: threading.Thread | None = None  # by this thread,
         self.steps: Steps | None = None  # and this is it, if it is one of flushing
         self.in_round = False
-        self.until: Deadline | None = None  # then a caller's round is over, if there is one
         self.keyed: KeyedThreads | None = None  # made when it is needed
         self.rounds = 0
         self.waiters: list[tuple[Callable[[], bool], Bell]] = []  # what callers wait for
@@ -108,18 +107,21 @@ class Rounds(ABC):
         self.rounder = None
         self.in_round = self.background.connecting = False
 
-    def round(self) -> None:
-        """Everything that could be sent was sent, and answered. Raises Unavailable, Refused; nothing is lost by it."""
+    def round(self, until: Deadline | None = None) -> None:
+        """Everything that could be sent was sent, and answered. Raises Unavailable, Refused; nothing is lost by it.
+
+        ``until``: when it is over in any case.
+        """
         try:
-            self._round()
+            self._round(until)
         finally:
             self.publish()
 
-    def _round(self) -> None:
+    def _round(self, until: Deadline | None) -> None:
         with self.rounding:
             try:
                 self._enter_round()
-                self._drive_round()
+                self._drive_round(until)
             except Exception as error:
                 told = translate(error)
                 ours = told or unforeseen(self.core, error)
@@ -136,7 +138,7 @@ class Rounds(ABC):
                 self.rounds += 1
                 self._tell_waiters(all_of_them=True)
 
-    def _drive_round(self) -> None:
+    def _drive_round(self, until: Deadline | None) -> None:
         before = self.steps
         if before is not None:  # an exception of a signal handler kept it from being closed
             with self.lock:
@@ -148,7 +150,7 @@ class Rounds(ABC):
             recording.own()
         steps = self.steps = self.core.round()
         try:
-            with self.transport.lane(self.until) as lane:
+            with self.transport.lane(until) as lane:
                 self.background.connecting = False
                 answer: object = None
                 while True:

@@ -36,6 +36,7 @@ from redis_counters.protocol.shards import Auto
 from redis_counters.protocol.stats import Stats
 from redis_counters.protocol.values import Name
 
+LEAST_ROUND = 0.5  # seconds that a round of a caller may take at least, however little time there is
 OURS = "redis-counters"  # how the names of this library's threads begin
 
 
@@ -298,13 +299,10 @@ class ThreadRunner(Reading):
                 return
             try:
                 if not self.rounding.locked():
-                    self.until = Deadline(deadline - monotonic())
-                    self.round()
+                    self.round(Deadline(max(LEAST_ROUND, deadline - monotonic())))
                     continue
             except CounterError:
                 pass
-            finally:
-                self.until = None
             time.sleep(min(pause, max(0.0, deadline - monotonic())))
             pause = min(pause * 2, MOST_PAUSE)
 
