@@ -27,7 +27,8 @@ GARBAGE = {
     "OK alone": b"*1\r\n$2\r\nOK\r\n",
     "OK, and no number": b"*2\r\n$2\r\nOK\r\n$3\r\nabc\r\n",
     "OK, refused without words": b"*3\r\n$2\r\nOK\r\n:1\r\n:1\r\n",
-    "OK, refused an item that was not sent": b"*4\r\n$2\r\nOK\r\n:1\r\n:9999\r\n$9\r\nWRONGTYPE\r\n",
+    # (A number that is no number of buckets, too: else this is what a namespace with 9,999 of them answers.)
+    "OK, refused an item that was not sent": b"*4\r\n$2\r\nOK\r\n:1\r\n:99999\r\n$9\r\nWRONGTYPE\r\n",
     "OK, refused item 0": b"*4\r\n$2\r\nOK\r\n:1\r\n:0\r\n$9\r\nWRONGTYPE\r\n",
     "MISSING an item that was not sent": b"*2\r\n$7\r\nMISSING\r\n:9999\r\n",
     "MISSING item 0": b"*2\r\n$7\r\nMISSING\r\n:0\r\n",
