@@ -15,7 +15,7 @@ CLIENT = (
 )  # fmt: skip
 
 SCRIPTS = (
-    Break("what is told is taken, more or less", "entries_merge", "if less(old, count) then", "if old ~= count then"),
+    Break("what is told is taken, more or less", "entries_merge", "and less(old, count) then", "then"),
     Break("counts are compared as texts", "entries_merge", "return #a < #b or (#a == #b and a < b)", "return a < b"),
     Break("any mark will do", "entries_merge", "if held ~= since then", "if false then"),
     Break("what was merged is not told to others", "entries_merge", "call('ZADD', KEYS[4], unpack(stamps))", "call('ZADD', KEYS[4], 'XX', unpack(stamps))", "ring"),
