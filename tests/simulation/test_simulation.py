@@ -44,7 +44,7 @@ def test_most_schedules_must_end_with_every_count() -> None:
 def test_everything_happens() -> None:
     """Each kind of step, each fault, each fate of a command occurs often."""
     happened, fates, faults = Counter[str](), Counter[str](), Counter[str]()
-    for seed in range(200):
+    for seed in range(400):
         plan = make_plan(seed)
         faults.update(plan.faults)
         fates.update("".join(step.text for step in plan.steps if step.what == "round"))
