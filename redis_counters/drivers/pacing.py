@@ -119,7 +119,7 @@ def settle_close(core: Core, limit: float, refusal: Refused | None) -> None:
     """Raise what close() has to raise after its time, or nothing; what is lost is logged, a line per counter."""
     core.housekeeping.abandoned()  # what its janitor has done so far is told
     refusals = core.writer.refusals()
-    if not core.writer.clean:
+    if not core.writer.clean and core.writer.waiting():  # else only a question had no answer
         error = unavailable(core, f"closed before all was applied, after {round(limit, 2):g} s", over=True)
         not_delivered(core, "when closed")
         raise error if refusal is None else with_outcome(refusal, error.outcome)
