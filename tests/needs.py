@@ -37,6 +37,12 @@ def needs_matplotlib() -> None:
         lacks("matplotlib", "the picture needs matplotlib, of the group bench")
 
 
+def needs_package(name: str) -> None:
+    """Look for it only: eventlet, once imported, warns at each fork of this process for ever after."""
+    if find_spec(name) is None:
+        pytest.skip(f"the package {name} is not installed")
+
+
 def compose() -> list[str]:
     """Return the command of Docker Compose, in either of its forms."""
     for command in (["docker", "compose"], ["docker-compose"]):

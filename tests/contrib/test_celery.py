@@ -17,6 +17,7 @@ from redis_counters import CounterError, Counters
 from redis_counters.contrib.celery import CeleryCounters
 from tests.faces.either import truth
 from tests.lifecycle.children import FORKS, ROOT
+from tests.needs import needs_package
 from tests.servers import RealServer
 from tests.waiting import PATIENCE, until
 
@@ -95,7 +96,7 @@ def counted(server: RealServer, name: str) -> Iterator[None]:
 def test_a_worker_is_stopped(any_server: RealServer, tmp_path: Path, pool: str) -> None:
     """The flush interval is longer than the test: the end of each process delivers."""
     if pool in ("gevent", "eventlet"):
-        pytest.importorskip(pool)
+        needs_package(pool)
     log = tmp_path / "log"
     app = OTHERS.get(pool, "celery_app")
     with worker(POOLS[pool], any_server, any_server, log, app), counted(any_server, "once"):

@@ -11,6 +11,7 @@ import pytest
 
 from tests.faces.either import truth
 from tests.lifecycle.children import forks, program
+from tests.needs import needs_package
 from tests.servers import RealServer
 
 LIBRARIES = ("gevent", "eventlet")
@@ -94,7 +95,7 @@ def run(text: str, server: RealServer, *arguments: str) -> subprocess.CompletedP
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_patched_first(any_server: RealServer, library: str) -> None:
     """Greenlets count, read, flush and call by key, while others go on."""
-    pytest.importorskip(library)
+    needs_package(library)
     done = run(FIRST, any_server, library)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     assert truth(any_server, ["x", "once"]) == {b"x": 401, b"once": 400}
@@ -104,7 +105,7 @@ def test_patched_first(any_server: RealServer, library: str) -> None:
 @pytest.mark.parametrize("when", ["imported", "made", "forked"])
 def test_gevent_patches_late(any_server: RealServer, when: str) -> None:
     """After the import, after the client is made, in a child whose parent has used it: all counts are there."""
-    pytest.importorskip("gevent")
+    needs_package("gevent")
     done = run(LATE, any_server, "gevent", when)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     assert truth(any_server, ["x", "once"]) == {b"x": 402 if when == "forked" else 401, b"once": 400}
@@ -112,7 +113,7 @@ def test_gevent_patches_late(any_server: RealServer, when: str) -> None:
 
 def test_gevent_patches_what_is_in_use(any_server: RealServer) -> None:
     """Threads of before end, of which gevent makes an error that Python prints; all counts are there."""
-    pytest.importorskip("gevent")
+    needs_package("gevent")
     done = run(LATE, any_server, "gevent", "used")
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("Traceback") == done.stderr.count("KeyError"), done.stderr
@@ -122,7 +123,7 @@ def test_gevent_patches_what_is_in_use(any_server: RealServer) -> None:
 @pytest.mark.parametrize("when", ["imported", "made", "used"])
 def test_eventlet_patches_late(any_server: RealServer, when: str) -> None:
     """It takes away what redis-py uses; so the first call says what to do, in place of waiting for ever."""
-    pytest.importorskip("eventlet")
+    needs_package("eventlet")
     done = run(LATE, any_server, "eventlet", when)
     assert done.returncode == 1
     assert "UsageError: eventlet.monkey_patch() was called after" in done.stderr, done.stderr
@@ -168,7 +169,7 @@ counters.close()
 
 def test_greenlets_are_killed_in_the_middle_of_calls(any_server: RealServer) -> None:
     """Nothing is told of; each kill may hit one increment; no connection is lost to the pool."""
-    pytest.importorskip("gevent")
+    needs_package("gevent")
     done = run(KILLED, any_server, "gevent")
     assert done.returncode == 0, done.stderr
     counted = int(done.stdout)

@@ -13,6 +13,7 @@ import pytest
 from tests.faces.either import truth
 from tests.lifecycle.children import FORKS
 from tests.lifecycle.web_server import WebServer
+from tests.needs import needs_package
 from tests.servers import RealServer
 
 pytestmark = FORKS
@@ -45,7 +46,7 @@ SERVERS = {
 def test_stopped_under_load(any_server: RealServer, tmp_path: Path, kind: str, flush_interval: float) -> None:
     """SIGTERM while requests arrive: all increments of answered requests are there, whatever the flush interval."""
     if "gevent" in kind:
-        pytest.importorskip("gevent")
+        needs_package("gevent")
     web = WebServer(SERVERS[kind], any_server, tmp_path / "log", flush_interval)
     try:
         web.until(web.request)
