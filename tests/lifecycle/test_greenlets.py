@@ -111,6 +111,31 @@ def test_gevent_patches_late(any_server: RealServer, when: str) -> None:
     assert truth(any_server, ["x", "once"]) == {b"x": 402 if when == "forked" else 401, b"once": 400}
 
 
+MADE_OF = """
+from redis_counters import Counters
+from redis_counters.drivers.redis_py import watching
+
+def made_of():
+    return type(watching._of_this_process().wake)
+
+counters = Counters.from_url(url)
+counters.get("x")
+before = made_of()
+patch()
+counters.get("x", max_age=0)
+import threading
+assert made_of() is type(threading.Lock()) is not before, made_of()
+counters.close()
+"""
+
+
+def test_the_watch_holds_up_no_greenlets(any_server: RealServer) -> None:
+    """What looks after deadlines waits as `threading` does now: else all greenlets would stand still for a second."""
+    needs_package("gevent")
+    done = run(MADE_OF, any_server, "gevent")
+    assert done.returncode == 0, done.stderr
+
+
 def test_gevent_patches_what_is_in_use(any_server: RealServer) -> None:
     """Threads of before end, of which gevent makes an error that Python prints; all counts are there."""
     needs_package("gevent")

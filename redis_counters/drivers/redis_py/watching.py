@@ -12,6 +12,7 @@ import itertools
 import os
 import socket
 import threading
+import weakref
 from contextlib import suppress
 from types import TracebackType
 from typing import Any
@@ -27,12 +28,17 @@ BROKEN = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)  # what 
 
 
 class _Watch:
-    """The thread of one process. Its lock is held for moments only; a signal handler may come in between."""
+    """The thread of one process. Its lock is held for moments only; a signal handler may come in between.
+
+    Who is watched is held weakly: one that was interrupted on its way in or out is gone, and nobody's connection is
+    cut off on its behalf.
+    """
 
     def __init__(self) -> None:
         self.pid = os.getpid()
+        self.made_of = threading.Lock
         self.lock = threading.RLock()
-        self.watched: dict[int, Watched] = {}
+        self.watched: dict[int, weakref.ref[Watched]] = {}
         self.numbers = itertools.count()
         self.running = False
         self.used = False  # since the last look
@@ -43,15 +49,10 @@ class _Watch:
     def begin(self, watched: Watched) -> int:
         number = next(self.numbers)
         with self.lock:
-            self.watched[number] = watched
+            self.watched[number] = weakref.ref(watched)
             self.used = True
             if not self.running:
-                self.running = True
-                self.next_look = monotonic() + LOOK
-                try:
-                    threading.Thread(target=self._look, name="redis-counters-watch", daemon=True).start()
-                except RuntimeError:  # at the end of the interpreter, or where threads are not allowed
-                    self.running = False
+                self._start()
         if watched.at < self.next_look and self.wake.locked():
             try:  # noqa: SIM105 # another thread may have been faster
                 self.wake.release()
@@ -63,30 +64,56 @@ class _Watch:
         with self.lock:
             self.watched.pop(number, None)
 
-    def _look(self) -> None:
-        while True:
-            self.wake.acquire(timeout=max(0.0, self.next_look - monotonic()))
-            with self.lock:
-                if not self.used and not self.watched:
-                    self.running = False
-                    return
-                self.used = False
-                now = monotonic()
-                late = [each for each in self.watched.values() if each.at <= now]
-                for each in late:
-                    each.late = True
-                    _shut_down(each.connection)
-                pause = AGAIN if late else LOOK
-                self.next_look = min([now + pause, *(each.at for each in self.watched.values() if not each.late)])
+    def _start(self) -> None:
+        self.running = True
+        started = False
+        self.next_look = monotonic() + LOOK
+        try:
+            threading.Thread(target=self._run, name="redis-counters-watch", daemon=True).start()
+            started = True
+        except RuntimeError:  # at the end of the interpreter, or where threads are not allowed
+            pass
+        finally:  # after Ctrl-C two may run; either ends
+            self.running = started
+
+    def _run(self) -> None:
+        try:
+            while self._look():
+                pass
+        except BaseException:
+            self.running = False  # whoever comes next starts another one
+            raise
+
+    def _look(self) -> bool:
+        """Cut off who is late; False if nobody has waited for a while, and so this ends."""
+        self.wake.acquire(timeout=max(0.0, self.next_look - monotonic()))
+        with self.lock:
+            present = {number: watched for number, each in self.watched.items() if (watched := each()) is not None}
+            self.watched = {number: self.watched[number] for number in present}
+            if not self.used and not present:
+                self.running = False
+                return False
+            self.used = False
+            now = monotonic()
+            late = [each for each in present.values() if each.at <= now]
+            for each in late:
+                each.late = True
+                _shut_down(each.connection)
+            pause = AGAIN if late else LOOK
+            self.next_look = min([now + pause, *(each.at for each in present.values() if not each.late)])
+            return True
 
 
 _watch = _Watch()
 
 
 def _of_this_process() -> _Watch:
-    """Return the watch; in the child of a fork, whoever made it, the thread of the parent does not run."""
+    """Return the watch; in the child of a fork, whoever made it, the thread of the parent does not run.
+
+    Where `threading` is another one by now (gevent patches late), a lock of before would hold up all greenlets.
+    """
     global _watch  # noqa: PLW0603 - of the process, as its threads are
-    if _watch.pid != os.getpid():
+    if _watch.pid != os.getpid() or _watch.made_of is not threading.Lock:
         _watch = _Watch()
     return _watch
 
@@ -97,7 +124,7 @@ class Watched:
     What has arrived when the deadline has passed may still be read.
     """
 
-    __slots__ = ("_number", "_watch", "at", "connection", "deadline", "late")
+    __slots__ = ("__weakref__", "_number", "_watch", "at", "connection", "deadline", "late")
 
     def __init__(self, connection: Any, deadline: Deadline) -> None:
         self.connection = connection
