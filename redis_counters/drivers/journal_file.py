@@ -268,7 +268,9 @@ def sweep(directory: Path) -> list[Path]:
                 with contextlib.suppress(OSError):
                     lock = journal_locks.lock(path)
                     if lock is not None:
-                        if not finished(path.with_suffix(".journal")):
-                            unlink(*parts(path))
-                        os.close(lock)
+                        try:
+                            if not finished(path.with_suffix(".journal")):
+                                unlink(*parts(path))
+                        finally:  # else nobody else could take it as long as this process lives
+                            os.close(lock)
     return sorted(directory.glob("rc-*.journal"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 from collections.abc import Callable
 from itertools import count
@@ -12,6 +13,7 @@ import pytest
 import redis
 
 from redis_counters import EventKind
+from redis_counters.drivers.journal_file import sweep
 from tests.faces.either import FACES, Either, truth
 from tests.journal.killing import killed_at
 from tests.journal.processes import program, run
@@ -216,6 +218,22 @@ def test_killed_while_it_is_set_aside(any_server: RealServer, tmp_path: Path, po
         if not killed:
             break
     assert number > 5
+
+
+def test_who_cannot_finish_it_holds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody was killed who set it aside, and whoever comes next may not write there: another one may."""
+    (tmp_path / "rc-x.mended").write_bytes(b"whole")
+    (tmp_path / "rc-x.lock").touch()
+
+    def denied(*_: object) -> None:
+        raise PermissionError
+
+    descriptors = len(os.listdir("/dev/fd"))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", denied)
+        assert sweep(tmp_path) == []
+    assert len(os.listdir("/dev/fd")) == descriptors
+    assert sweep(tmp_path) == [tmp_path / "rc-x.journal"]
 
 
 def test_what_stands_beside_is_left_alone(any_server: RealServer, tmp_path: Path) -> None:
