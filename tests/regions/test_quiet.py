@@ -6,12 +6,14 @@ import itertools
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from redis_counters import Unavailable
 from redis_counters.drivers.exchange.places import Places
 from redis_counters.drivers.exchange.threads import drive
+from redis_counters.protocol.exchange.beats import beats_in
 from redis_counters.protocol.exchange.pair import Pair
 from tests.faces.either import commandstats, reset_stats
 from tests.regions.support import Regions, fields, is_of_another
@@ -96,6 +98,21 @@ def test_a_quiet_pair_says_little(two: Regions, simulated: Simulated) -> None:
     assert said / minutes / 16 < 1000
     assert abs(said - counted) < 0.05 * said
     assert [pair.stats().lag for pair in simulated.pairs.values()] == [0, 0], "nothing is lacking"
+
+
+def test_heartbeats_say_when_the_next_is_to_be_expected(two: Regions, simulated: Simulated) -> None:
+    """None after what runs once; after the first of regular rounds one at once, or it would be missed meanwhile."""
+
+    def expected() -> set[int]:
+        clients: list[Any] = [two.client(region) for region in two.servers]
+        marks = [client.hgetall("{rc:0}:m") for client in clients]
+        return {beat.every for each in marks for beat in beats_in(each)}
+
+    for link, pair in simulated.pairs.items():
+        drive(pair.pull_all(set()), simulated.lanes[link], link, lambda: None)
+    assert expected() == {0}
+    simulated.run(5)
+    assert expected() == {60_000}
 
 
 def test_what_is_lost_is_found_by_comparing(two: Regions, simulated: Simulated) -> None:

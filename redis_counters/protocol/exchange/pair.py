@@ -182,7 +182,8 @@ class Pair:
             self.tally.seconds += clock() - began
         if self.compares and not self.stale:
             yield from together(self._comparisons())
-        self.regular = True
+        if not self.regular:  # what was said so far is that there would be no more
+            self.regular, self.next_beat = True, began
         yield from self._beats()
         self.error = self.error or next((b.error for b in self.buckets if b.error is not None), None)
         if self.error is None and not self.stale:
