@@ -33,8 +33,8 @@ class Breaker:
         """Raises Unavailable while it is open."""
         if self.failing and self._open and monotonic() < self.until:
             raise Unavailable(
-                f"Redis has failed {self.circuit.failure_count} times in a row and is not asked for a moment "
-                f"(max_age=float('inf') reads what is known): {self.circuit.last_failure}"
+                f"Redis has failed {self.circuit.failure_count} times in a row and is not asked for {REST:g} s "
+                f"(only get with max_age=float('inf') answers, by what is known): {self.circuit.last_failure}"
             )
 
     def failed(self, error: Unavailable) -> bool:

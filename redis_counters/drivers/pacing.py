@@ -31,7 +31,6 @@ MOST_PAUSE = 2.0  # seconds between attempts while Redis is away
 IMPATIENCE = 0.05  # seconds between attempts, at least, while somebody waits for a flush
 TURNS, TURN = 4, 0.005  # that other threads get when a client is closed: how many, and how many seconds each
 AGAIN, AGAIN_FOR = 5, 2.0  # attempts of a question to a cluster, while what is wrong may pass; and for how many seconds
-REPEATABLE = "the call may have been applied, and may be repeated"
 REST = 0.2  # seconds that close() gives the background to end after it is told to
 
 

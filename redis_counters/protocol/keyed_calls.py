@@ -12,7 +12,7 @@ from datetime import timedelta
 from hashlib import blake2b
 from zlib import crc32
 
-from redis_counters.errors import KeyConflict, UsageError, quoted
+from redis_counters.errors import KeyConflict, Outcome, Unavailable, UsageError, quoted, reworded, with_outcome
 from redis_counters.protocol.values import Name, name_bytes, signed_amount
 
 LONGEST = 1024  # bytes of a key, a user id or a token
@@ -25,6 +25,9 @@ class Call:
     """Something to be asked of Redis for a counter. It ends with an answer or an error."""
 
     __slots__ = ("answer", "error", "name")
+
+    what = "counter"
+    outcome, then = Outcome.UNKNOWN, "; it may have been applied, and may be repeated"  # where there is no answer
 
     def __init__(self, name: bytes) -> None:
         self.name = name
@@ -43,25 +46,16 @@ class Call:
 
     def checked(self) -> object:
         """Return the answer. Raises the error."""
+        if isinstance(self.error, Unavailable):  # one for all that went together: each tells of its own call
+            told = reworded(self.error, f"{self.what} {quoted(self.name)}: {self.error}{self.then}")
+            raise with_outcome(told, self.outcome) from self.error.__cause__
         if self.error is not None:
             raise self.error
         return self.answer
 
     def done(self) -> bool:
         """Return whether this call changed something: not, if all was so before. Raises the error."""
-        answer = self.checked()
-        if isinstance(answer, bytes) and answer.startswith(b"="):
-            raise self.conflict(int(answer[1:]))
-        return answer in (b"1", b"2")
-
-    def conflict(self, counted: int) -> KeyConflict:
-        """Return the error for a key that was used with another amount."""
-        return KeyConflict(
-            f"counter {quoted(self.name)}: this key has counted {counted} already, not another amount; "
-            "nothing was counted",
-            counter=self.name,
-            counted=counted,
-        )
+        return self.checked() in (b"1", b"2")
 
 
 class Once(Call):
@@ -86,6 +80,19 @@ class Once(Call):
     def hash(self) -> int:
         return self.key_hash
 
+    def done(self) -> bool:
+        """Return whether it counted. Raises KeyConflict for a key that was used with another amount."""
+        answer = self.checked()
+        if isinstance(answer, bytes) and answer.startswith(b"="):
+            counted = int(answer[1:])
+            raise KeyConflict(
+                f"counter {quoted(self.name)}: this key has counted {counted} already, and does not count "
+                f"{self.amount} as well; nothing was counted",
+                counter=self.name,
+                counted=counted,
+            )
+        return super().done()
+
 
 class Like(Call):
     """A user likes, or (sign ``-``) likes no more."""
@@ -106,6 +113,8 @@ class Has(Call):
     """Does the user like? The answer is 1 or 0."""
 
     __slots__ = ("user",)
+
+    outcome, then = Outcome.NOT_APPLIED, ""
 
     def __init__(self, name: bytes, user: User) -> None:
         super().__init__(name)
@@ -131,6 +140,9 @@ class Plain(Call):
     """A command that only reads, on a key of the caller's own; the answer is Redis's."""
 
     __slots__ = ("args", "key", "verb")
+
+    what = "key"
+    then = "; the call may be repeated"  # what is made of earlier answers may be applied
 
     def __init__(self, verb: bytes, key: bytes, args: Sequence[bytes | int] = ()) -> None:
         super().__init__(key)

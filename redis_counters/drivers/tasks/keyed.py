@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from redis_counters.drivers.deadline import Deadline
-from redis_counters.drivers.pacing import REPEATABLE, closed
+from redis_counters.drivers.pacing import closed
 from redis_counters.errors import Unavailable
 from redis_counters.protocol.keyed import Keyed
 from redis_counters.protocol.keyed_calls import Call
@@ -65,7 +65,7 @@ class KeyedTasks:
         if over.cancelled():
             for call in calls:
                 if call.open:
-                    call.error = Unavailable(f"Redis is not reachable: {deadline.words}; {REPEATABLE}")
+                    call.error = Unavailable(f"Redis is not reachable: {deadline.words}")
 
     async def _send_all(self) -> None:
         """All that has gathered is sent, and what gathers meanwhile."""
@@ -81,7 +81,7 @@ class KeyedTasks:
             for calls, _ in left:  # none, unless this task was cancelled by somebody
                 for call in calls:
                     if call.open:
-                        call.error = Unavailable("the task that sends was cancelled; the call may be repeated")
+                        call.error = Unavailable("the task that sends was cancelled")
             _wake(left)
 
     def _take(self) -> list[_Group]:

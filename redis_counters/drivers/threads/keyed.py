@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
 from redis_counters.drivers.deadline import Deadline
-from redis_counters.drivers.pacing import REPEATABLE, closed
+from redis_counters.drivers.pacing import closed
 from redis_counters.drivers.threads.background import Bell
 from redis_counters.errors import CounterError, Unavailable
 from redis_counters.protocol.keyed import Keyed
@@ -99,7 +99,7 @@ class KeyedThreads:
                 if self.leader is group or self._takes_over(group, rang):
                     self._lead(group)
                 elif not group.deadline.left():
-                    self._fail([group], Unavailable(f"Redis is not reachable: {group.deadline.words}; {REPEATABLE}"))
+                    self._fail([group], Unavailable(f"Redis is not reachable: {group.deadline.words}"))
                     return
                 else:
                     rang = group.bell.wait(min(PATIENCE, group.deadline.left()))
