@@ -86,18 +86,27 @@ def open_url(url: str, *, asyncio: bool) -> Opened:
 
 def _check(scheme: str, url: str) -> None:
     """Refuse what redis-py would pass over. No message repeats a part of the URL: it may be one of a password."""
+    wrong = ""
     try:
         parts = urlsplit(url)
-        _ = parts.port
-        malformed = "#" in url  # what follows would be passed over
+        of_socket = scheme == "unix"
+        if "#" in url or ("@" in parts.path and not of_socket):  # what follows would be passed over
+            wrong = "is malformed"
     except ValueError:
-        malformed = True
-    if malformed:
+        wrong = "is malformed"
+    if not wrong:
+        try:
+            _ = parts.port
+        except ValueError:
+            wrong = "has a port that is no number from 0 to 65535"
+    if wrong:
         raise UsageError(
-            "url is malformed: it should be scheme://user:password@host:port/db, "
+            f"url {wrong}: it should be scheme://user:password@host:port/db, "
             "with user and password percent-encoded where they contain any of / # ? @ :"
         )
-    if scheme != "unix" and parts.path not in ("", "/") and not parts.path[1:].isdigit():
+    if of_socket and parts.path in ("", "/"):
+        raise UsageError("url of a socket must name its path: unix:///path/of/the.sock?db=0")
+    if not of_socket and parts.path not in ("", "/") and not parts.path[1:].isdigit():
         raise UsageError("url must have the number of a database behind the last /, or nothing")
 
 

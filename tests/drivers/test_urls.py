@@ -15,6 +15,11 @@ WRONG = [
     "localhost:6379",
     "http://localhost",
     "redis://localhost:port",
+    "redis://localhost:65536",
+    "redis://user:sup3r@secret/word@localhost:6379/0",
+    "unix://",
+    "unix:///",
+    "unix://user:sup3r@/?db=0",
     "redis://user:sup3r/secret@localhost:6379/0",
     "redis://user:sup3r#secret@localhost:6379/0",
     "redis://user:123#secret@localhost:6379/0",
@@ -36,6 +41,19 @@ def test_a_wrong_url_is_refused_at_once(face: type[Counters | AsyncioCounters], 
         face.from_url(url)
     assert "sup3r" not in str(refused.value)
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("scheme", ["redis", "redis+cluster"])
+@pytest.mark.parametrize("face", [Counters, AsyncioCounters])
+def test_what_is_wrong_with_a_url(face: type[Counters | AsyncioCounters], scheme: str) -> None:
+    """A port, a password that is to be encoded, a socket without a path: each is told as what it is."""
+    for port in ("65536", "port"):
+        with pytest.raises(UsageError, match=r"^url has a port that is no number from 0 to 65535: .*percent-encoded"):
+            face.from_url(f"{scheme}://localhost:{port}")
+    with pytest.raises(UsageError, match=r"^url is malformed: .*percent-encoded"):
+        face.from_url(f"{scheme}://user:p@ss/word@localhost:1/0")
+    with pytest.raises(UsageError, match=r"^url of a socket must name its path: unix:///"):
+        face.from_url("unix://?db=0")
 
 
 def test_a_scheme_may_be_in_capitals(any_server: RealServer) -> None:

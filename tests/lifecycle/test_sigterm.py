@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +176,34 @@ def test_servers_for_development(
     assert web.process.returncode == (0 if asked else -signal.SIGTERM)
     found: dict[bytes, Any] = truth(any_server, ["requests", "amounts"])
     assert found == ({b"requests": 10, b"amounts": 30} if asked else {b"requests": 0, b"amounts": 0})
+
+
+RELOADERS = {
+    "flask run --debug": [*SERVERS["flask run"], "--debug"],
+    "runserver": [argument for argument in SERVERS["runserver --noreload"] if argument != "--noreload"],
+}
+
+
+@pytest.mark.parametrize("kind", RELOADERS)
+def test_a_reloader_kills_what_counts(
+    any_server: RealServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """It ends orderly by SIGTERM, and its process by SIGKILL: what that had not flushed is lost, as the docs say."""
+    monkeypatch.setenv("EXIT_ON_SIGTERM", "yes")
+    web = WebServer(RELOADERS[kind], any_server, tmp_path / "log", 30.0)
+    try:
+        web.until(web.request)
+        web.process.send_signal(signal.SIGTERM)
+        web.ended()
+    finally:
+        web.process.kill()
+        web.process.wait()
+        for pid in web.pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    assert web.process.returncode == 0
+    assert web.pids
+    assert truth(any_server, ["requests", "amounts"]) == {b"requests": 0, b"amounts": 0}
 
 
 def test_a_server_that_has_a_handler(any_server: RealServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
