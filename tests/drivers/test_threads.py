@@ -14,6 +14,7 @@ from redis_counters import Counters
 from redis_counters.drivers import exits
 from tests.faces.either import truth
 from tests.servers import RealServer
+from tests.waiting import until
 
 THREADS, EACH = 32, 2000
 
@@ -151,3 +152,28 @@ def test_who_counts_nothing_has_no_threads(
         counters._runner._deliver()  # as at exit
     assert {thread.name for thread in started} <= {"redis-counters-connect", "redis-counters-watch"}
     assert reading or not started
+
+
+def test_a_flush_that_is_over_asks_for_no_other(any_server: RealServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits asks again and again; asked after the round that was waited for, nothing is left of it."""
+    with Counters.from_url(any_server.url, flush_interval=0.01) as counters:
+        runner: Any = counters._runner
+        urgent, ring = runner.urgent, runner.urgent.ring
+        late: list[bool] = []
+
+        class Late:
+            """The bell, rung only when what was counted is in Redis by the flush interval."""
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(urgent, name)
+
+            def ring(self) -> None:
+                until(lambda: runner.core.writer.clean, "a round")
+                late.append(True)
+                ring()
+
+        monkeypatch.setattr(runner, "urgent", Late())
+        counters.incr("x")
+        counters.flush()
+        assert late
+        assert not urgent.rings()

@@ -285,8 +285,7 @@ class ThreadRunner(Reading):
                     self.publish()
                 bell.wait(min(deadline - now, 0.1))
         finally:
-            if waiter in self.waiters:
-                self.waiters.remove(waiter)
+            self._no_longer_waits(waiter)
         self._work_here(done, deadline)
 
     def _work_here(self, done: Callable[[], bool], deadline: float) -> None:
@@ -335,8 +334,13 @@ class ThreadRunner(Reading):
             self.waiters.append(waiter)
             waiter[1].wait(0.1)
         finally:
-            if waiter in self.waiters:
-                self.waiters.remove(waiter)
+            self._no_longer_waits(waiter)
+
+    def _no_longer_waits(self, waiter: tuple[Callable[[], bool], Bell]) -> None:
+        if waiter in self.waiters:
+            self.waiters.remove(waiter)
+        if not self.waiters:
+            self.urgent.silence()  # rung after its round, it would have what is counted next flushed at once
 
     def add(self, name: Name, amount: int) -> None:
         if not self.core.add(name, amount):
