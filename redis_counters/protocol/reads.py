@@ -21,6 +21,7 @@ from redis_counters.protocol.pages import Page, Want
 from redis_counters.protocol.refusals import of_many, of_shard
 from redis_counters.protocol.registry import record_of
 from redis_counters.protocol.shard_fields import CROWD, ask_for, is_crowded, pairs_of
+from redis_counters.protocol.slots import SIGNS
 from redis_counters.protocol.snapshots import Doubts, Place, Records, acknowledged
 from redis_counters.protocol.sums import Sums, added_up
 from redis_counters.protocol.values import CounterValue
@@ -29,6 +30,7 @@ from redis_counters.protocol.writer import Writer
 MOST_CACHED = 10_000  # names; the oldest snapshots go first
 MOST_KNOWN = 20_000  # counters whose number of shards was learned from Redis
 MOST_ATTEMPTS = 5  # to read without an own actor ending meanwhile
+MOST_DOUBTS = 10  # to read what is there now and absent the next time: servers take turns behind one address
 MOST_CROWDED = 100  # shards that the janitor is to look at
 
 NOTHING_KNOWN: Mapping[bytes, CounterValue] = {}  # it is never written to
@@ -81,7 +83,7 @@ class Reads(CachedReads):
             as_before, want = yield from self._fetch_page(page, records, doubts, refused)
             while want:
                 want = yield from self._fetch_more(want, records, doubts, refused)
-            if doubts and (yield from self._ask_registries(doubts, records, seen)):
+            if doubts and attempts < MOST_DOUBTS and (yield from self._ask_registries(doubts, records, seen)):
                 continue  # (an actor is folded or lost once in a fetch)
             # Own slots may have been folded meanwhile, into a base that was read before, or lost and sent again.
             changed = seen != writer.turns
@@ -169,19 +171,26 @@ class Reads(CachedReads):
         """Find out whether these actors were folded, or what is absent of them was lost, or deleted.
 
         True if values have to be made anew: if somebody has folded one, or Redis has lost one. What an actor had
-        applied when it was folded is in the base, and must not be added to it. One that is not folded now was not
-        folded when its slot was looked for either: then nothing of it is there. A loss is told again in the next
+        applied when it was folded is in the base, and must not be added to it. Its slots are asked for once more, just
+        before its record: what is absent beside a record that is as it should be was deleted. (A slot and a record out
+        of two round trips may be of two servers, with a fail-over in between.) A loss is told again in the next
         round, by every actor; until then own totals count in full.
         """
         writer = self.writer
         assert writer.keys is not None
         registries = writer.keys.registries
-        # (What is acknowledged from here on need not be in the records that are read now.)
-        asked = [(actor, actor.base) for actor, _slots in doubts.values()]
-        answers = yield [hmget(registries[actor.bucket], (actor.id, b"g", b"c")) for actor, _base in asked]
+        commands: list[Command] = []
+        for actor, slots in doubts.values():
+            commands.extend(hmget(key, (actor.id + SIGNS[table.kind],)) for table, key in slots)
+            commands.append(hmget(registries[actor.bucket], (actor.id, b"g", b"c")))
+        # (What is acknowledged from here on need not be in what is read now.)
+        asked = [(actor, actor.base, slots) for actor, slots in doubts.values()]
+        had = [[table.acknowledged.get(key, 0) for table, key in slots] for _actor, _base, slots in asked]
+        answers = iter((yield commands))
         anew = False
-        for (actor, base), answer in zip(asked, answers, strict=True):
-            field, generation, cleaned = list_of(answer, 3)
+        for (actor, base, slots), least in zip(asked, had, strict=True):
+            there = [_count_of(next(answers)) for _slot in slots]
+            field, generation, cleaned = list_of(next(answers), 3)
             record = record_of(actor.id, field)
             if record is not None and record.state == b"f":
                 records.folded[actor.owner] = actor.applied_as_of(record.seq)[0]
@@ -193,10 +202,12 @@ class Reads(CachedReads):
                 records.lost.add(actor.owner)
                 writer.probe_all()
                 anew = True
-            elif seen == writer.turns:  # else Redis may have lost it, and have been told again, in between
-                for table, key in doubts[actor.owner][1]:
-                    if key in table.acknowledged:
-                        table.absent.add(key)
+            else:
+                for (table, key), found, enough in zip(slots, there, least, strict=True):
+                    if found >= enough:  # it has come back
+                        anew = True
+                    elif seen == writer.turns and key in table.acknowledged:
+                        table.absent.add(key)  # else Redis may have lost it, and have been told again, in between
         return anew
 
     def _fetch_page(
@@ -303,6 +314,12 @@ def _counted_apart(name: bytes, raws: Sequence[object], told: int) -> bool:
     """
     copies = copies_in(pairs_of(raws[0], name))
     return any(added_up(name, [raw], shard, copies)[1] for shard, raw in enumerate(raws[told:], told))
+
+
+def _count_of(answer: object) -> int:
+    """Return what is in this slot, asked for alone; 0 if there is none, or something else than a counter."""
+    value = answer[0] if isinstance(answer, (list, tuple)) and answer else None
+    return int(value) if isinstance(value, bytes) and value.isdigit() else 0
 
 
 def _is_cleaned(actor: bytes, generation: object, cleaned: object) -> bool:

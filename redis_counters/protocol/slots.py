@@ -21,6 +21,9 @@ class Kind(IntEnum):
     SHARDS = 2  # the number of shards of a counter, kept in its shard 0
 
 
+SIGNS = (b"+", b"-")  # what the fields of slots end with, by kind
+
+
 class Table:
     """Totals by shard key. `dirty` is first in, first out, so that a flush can tell when it has passed a point."""
 

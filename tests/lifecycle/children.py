@@ -64,11 +64,21 @@ def _child_of(fork: Callable[[], int], work: Callable[[], None], limit: int) -> 
 def forked_in_c(work: Callable[[], None], limit: int = LIMIT) -> int:
     """As `forked`, by the C library: no hook of Python runs, in either process.
 
-    Other threads have come to rest before: a child in which the interpreter's lock has a waiter that was not forked
-    may wait for it for ever, whatever it does next.
+    A child in which a thread that was not forked has asked for the interpreter's lock waits for that thread for ever
+    when it gives the lock away: so threads come to rest before, and those that do not ask for it no more.
     """
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1000)  # seconds until a thread that waits for the lock asks for it
     time.sleep(0.2)
-    return _child_of(ctypes.PyDLL(None).fork, work, limit)
+
+    def usually() -> None:
+        sys.setswitchinterval(usual)
+        work()
+
+    try:
+        return _child_of(ctypes.PyDLL(None).fork, usually, limit)
+    finally:
+        sys.setswitchinterval(usual)
 
 
 def with_each_lock_held(client: Any, work: Callable[[], None]) -> int:

@@ -18,6 +18,7 @@ RULES = (
     (124292, Break("", "bucket:Bucket.keep_house", "and proved and not actor.healing", "and proved")),
     (503015, Break("", "reads:Reads._take", "and not _counted_apart(name, raws, told)", "")),
     (719613, Break("", "orphans:_actor", "unsure, head.behind", "unsure, False")),
+    (9955, Break("", "reads:Reads._ask_registries", "if found >= enough:", "if False:")),
     (174658, Break("", "writer:Writer._move_on", "(gone or actor.behind)", "gone")),
 )
 """What mends some of them: without it they go wrong again."""
