@@ -6,7 +6,8 @@ may count meanwhile, and a shard that they begin then has nothing of before in i
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -99,10 +100,26 @@ def take_away(reads: Reads, name: bytes, taken: Taken, *, delete: bool) -> Steps
     return taken.amount
 
 
-def with_taken(error: E, taken: Taken) -> E:
+@contextmanager
+def flushed_before(name: bytes, *, delete: bool) -> Iterator[None]:
+    """What the process has counted is flushed in here: an error of that says that nothing was taken away."""
+    try:
+        yield
+    except CounterError as error:
+        told = reworded(
+            error, f"counter {quoted(name)} was not {_done(delete)}, as the flush before it failed: {error}"
+        )
+        raise with_outcome(told, Outcome.NOT_APPLIED) from error.__cause__ or error
+
+
+def _done(delete: bool) -> str:
+    return "deleted" if delete else "reset"
+
+
+def with_taken(error: E, name: bytes, taken: Taken) -> E:
     """Return the error with what was taken away all the same, if anything was looked at before it."""
     if isinstance(error, Unavailable) and not isinstance(error, Unconfirmed):
-        error = reworded(error, f"{error}; it may have been applied, and may be repeated")
+        error = reworded(error, f"counter {quoted(name)}: {error}; it may have been applied, and may be repeated")
     if not taken.shards:
         return error
     shards = "1 shard" if taken.shards == 1 else f"{taken.shards} shards"
@@ -141,4 +158,4 @@ def check_confirmed(durability: Durability, raw: object, name: bytes, *, delete:
     """Raises Unconfirmed, or what Redis refuses, if the answer to `confirm` does not confirm it."""
     error = shortfall(durability, raw)
     if error is not None:
-        raise reworded(error, f"counter {quoted(name)} was {'deleted' if delete else 'reset'}: {error}")
+        raise reworded(error, f"counter {quoted(name)} was {_done(delete)}: {error}")

@@ -197,12 +197,27 @@ async def closing_away(world: World) -> list[CounterError]:
     return [error]
 
 
-@case("`close`", "`Refused`")
+@case("`close`", "`Refused` for a counter")
 async def closing_refused(world: World) -> list[CounterError]:
     world.spoil("x")
     async with world.counters() as c:
         c.incr("x")
         return await raised(c.close)
+
+
+@case("`close`", "`NotPermitted`, `SchemaMismatch` for the whole")
+async def closing_refused_as_a_whole(world: World) -> list[CounterError]:
+    async with world.counters() as c:
+        c.incr("x")  # records the region
+    found = []
+    with redis.Redis(host=world.server.host, port=world.server.port) as client:
+        client.execute_command("ACL", "SETUSER", "reading", "on", ">secret", "~*", "+evalsha", "+eval", "+hmget")
+    for url, options in (("", {"region": "us"}), (world.server.url.replace("://", "://reading:secret@"), {})):
+        async with world.counters(url, **options) as c:
+            c.incr("y")
+            found += await raised(lambda: c.close(0.5))
+    assert [type(error).__name__ for error in found] == ["SchemaMismatch", "NotPermitted"]
+    return found
 
 
 @case("`close`, with a journal", "`Unavailable`, `Refused`")

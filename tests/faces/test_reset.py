@@ -18,20 +18,21 @@ from redis_counters import (
     Event,
     EventKind,
     NotPermitted,
+    Outcome,
     Refused,
     Unavailable,
     Unconfirmed,
     UsageError,
     WrongType,
 )
-from redis_counters.drivers import lua_files
+from redis_counters.drivers import deadline, lua_files
 from redis_counters.protocol.commands import Script
 from redis_counters.protocol.keys import KeySpace
 from redis_counters.testing import LossyLink
 from tests.cluster.support import lose_one
 from tests.drivers.test_durability import follower_of
 from tests.faces.either import FACES, Either, client_of, closed, truth
-from tests.servers import RealServer
+from tests.servers import NOWHERE, RealServer
 from tests.topologies.clusters import Cluster
 
 WAYS = ("reset", "delete")
@@ -307,6 +308,33 @@ def test_each_server_of_a_cluster_confirms(private_cluster: Cluster, face: str, 
         async with Either.url(face, private_cluster.url, shards=16, durability=quick) as counters:
             with pytest.raises(Unconfirmed, match=r"'x' was"):
                 await getattr(counters, way)("x")
+
+    asyncio.run(main())
+
+
+@faces
+@both
+def test_redis_is_away(monkeypatch: pytest.MonkeyPatch, face: str, way: str) -> None:
+    """The error says whether it may be done: not, where what is flushed first had no answer. The counter is named."""
+    monkeypatch.setattr(deadline, "CALL_TIMEOUT", 0.3)
+    was = "reset" if way == "reset" else "deleted"
+
+    async def main() -> None:
+        counters = Either.url(face, f"redis://localhost:{NOWHERE}", flush_interval=0.01)
+        with pytest.raises(
+            Unavailable, match=r"^counter 'x': .*; it may have been applied, and may be repeated$"
+        ) as may:
+            await getattr(counters, way)("x")
+        counters.incr("x", 3)
+        with pytest.raises(
+            Unavailable, match=f"^counter 'x' was not {was}, as the flush before it failed: .*; kept, "
+        ) as did:
+            await getattr(counters, way)("x")
+        assert (may.value.outcome, did.value.outcome) == (Outcome.UNKNOWN, Outcome.NOT_APPLIED)
+        assert did.value.pending == {"x": 3}
+        assert did.value.__cause__ is not None
+        with pytest.raises(Unavailable):
+            await counters.close(0.1)
 
     asyncio.run(main())
 

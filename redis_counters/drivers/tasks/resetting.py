@@ -7,9 +7,9 @@ from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.pacing import closed
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.tasks.runner import TaskRunner
-from redis_counters.errors import CounterError, not_applied
+from redis_counters.errors import CounterError
 from redis_counters.protocol.durability import Durability, confirm
-from redis_counters.protocol.resetting import Taken, check_confirmed, take_away, with_taken
+from redis_counters.protocol.resetting import Taken, check_confirmed, flushed_before, take_away, with_taken
 
 
 async def taken_away(runner: TaskRunner, name: bytes, *, delete: bool) -> int:
@@ -18,13 +18,13 @@ async def taken_away(runner: TaskRunner, name: bytes, *, delete: bool) -> int:
     if runner.refusing:
         raise closed()
     deadline = Deadline()
-    with not_applied:
+    with flushed_before(name, delete=delete):
         await runner.flush(deadline.seconds, only=name)
     taken = Taken()
     try:
         return await _taken_away(runner, name, taken, deadline, delete=delete)
     except CounterError as error:
-        told = with_taken(error, taken)
+        told = with_taken(error, name, taken)
         if told is error:
             raise
         raise told from error

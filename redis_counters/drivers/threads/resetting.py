@@ -6,9 +6,9 @@ from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.pacing import closed
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.threads.runner import ThreadRunner
-from redis_counters.errors import CounterError, not_applied
+from redis_counters.errors import CounterError
 from redis_counters.protocol.durability import Durability, confirm
-from redis_counters.protocol.resetting import Taken, check_confirmed, take_away, with_taken
+from redis_counters.protocol.resetting import Taken, check_confirmed, flushed_before, take_away, with_taken
 
 
 def taken_away(runner: ThreadRunner, name: bytes, *, delete: bool) -> int:
@@ -17,13 +17,13 @@ def taken_away(runner: ThreadRunner, name: bytes, *, delete: bool) -> int:
     if runner.refusing:
         raise closed()
     deadline = Deadline()
-    with not_applied:
+    with flushed_before(name, delete=delete):
         runner.flush(deadline.seconds, only=name)
     taken = Taken()
     try:
         return _taken_away(runner, name, taken, deadline, delete=delete)
     except CounterError as error:
-        told = with_taken(error, taken)
+        told = with_taken(error, name, taken)
         if told is error:
             raise
         raise told from error
