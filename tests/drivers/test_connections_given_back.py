@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import redis
 import redis.asyncio
 
 from redis_counters.drivers.deadline import Deadline
+from redis_counters.drivers.redis_py import at_hand
 from redis_counters.drivers.redis_py.clients import take_connection, take_connection_asyncio
 from tests.servers import RealServer
 
@@ -86,3 +88,46 @@ def test_asyncio(any_server: RealServer, error: type[BaseException]) -> None:
     with pytest.raises(error):
         asyncio.run(take())
     assert not pools[0].given
+
+
+@pytest.mark.parametrize("in_time", [True, False])
+def test_interrupted_while_the_thread_starts_that_connects(
+    any_server: RealServer, monkeypatch: pytest.MonkeyPatch, in_time: bool
+) -> None:
+    """It runs all the same, and nobody takes what it got: by Ctrl-C, or a greenlet is killed where it gives way."""
+    start = threading.Thread.start
+    threads: list[threading.Thread] = []
+
+    def interrupted(thread: threading.Thread) -> None:
+        threads.append(thread)
+        start(thread)
+        if in_time:
+            thread.join()
+        raise KeyboardInterrupt
+
+    with redis.Redis(port=any_server.port) as client:
+        pool: Any = client.connection_pool
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                take_connection(pool, Deadline())
+        threads[0].join()
+        assert (len(pool._in_use_connections), len(pool._available_connections)) == (0, 1)
+
+
+def test_nobody_waits_for_who_looks_at_a_connection(any_server: RealServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Greenlets give way where they look: one that was killed while it waited for that lost its connection."""
+    looked: list[bool] = []
+
+    def look(connection: object) -> bool:
+        other = threading.Thread(target=at_hand.end_taking, args=(object(),), daemon=True)
+        other.start()
+        other.join(10)
+        looked.append(not other.is_alive())
+        return True
+
+    with redis.Redis(port=any_server.port) as client:
+        client.ping()
+        monkeypatch.setattr(at_hand, "_is_quiet", look)
+        client.connection_pool.release(take_connection(client.connection_pool, Deadline()))
+    assert looked == [True]

@@ -25,7 +25,7 @@ def begin_taking(pool: Any) -> bool:
     number = id(pool)
     with _lock:
         count = _taking[number] = _taking.get(number, 0) + 1
-        return _has(pool, count)
+    return _has(pool, count)  # not under the lock: greenlets give way where they look
 
 
 def end_taking(pool: Any) -> None:

@@ -41,6 +41,9 @@ class Errand(Generic[T]):
             threading.Thread(target=run, args=(self._run,), name="redis-counters-connect", daemon=True).start()
         except RuntimeError:  # no thread can be started: it takes as long as it takes
             self._run()
+        except BaseException:  # of a signal handler, or a greenlet is killed: the thread may run all the same
+            self._leave()
+            raise
 
     @property
     def over(self) -> bool:
@@ -67,17 +70,22 @@ class Errand(Generic[T]):
         finally:  # also where a signal handler has raised: then nobody takes what came
             if came:
                 self._waiting.release()
-            with self._lock:
-                self._left = not came
-                unwanted = self._left and self._over and self._error is None and self._discard is not None
-            if unwanted and self._discard is not None:
-                self._discard(self._result)
+            else:
+                self._leave()
         if not came:
             raise TooLate(deadline.words)
         if self._error is not None:
             raise self._error
         result: T = self._result
         return result
+
+    def _leave(self) -> None:
+        """Nobody waits for it any more."""
+        with self._lock:
+            self._left = True
+            unwanted = self._over and self._error is None and self._discard is not None
+        if unwanted and self._discard is not None:
+            self._discard(self._result)
 
 
 def within(deadline: Deadline, work: Callable[[], T], discard: Callable[[T], object] | None = None) -> T:
