@@ -11,7 +11,6 @@ import redis
 import redis.asyncio
 
 from redis_counters.drivers.deadline import Deadline
-from redis_counters.drivers.redis_py import at_hand
 from redis_counters.drivers.redis_py.clients import take_connection, take_connection_asyncio
 from tests.servers import RealServer
 
@@ -113,21 +112,3 @@ def test_interrupted_while_the_thread_starts_that_connects(
                 take_connection(pool, Deadline())
         threads[0].join()
         assert (len(pool._in_use_connections), len(pool._available_connections)) == (0, 1)
-
-
-def test_nobody_waits_for_who_looks_at_a_connection(any_server: RealServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Greenlets give way where they look: one that was killed while it waited for that lost its connection."""
-    looked: list[bool] = []
-
-    def look(connection: object) -> bool:
-        other = threading.Thread(target=at_hand.end_taking, args=(object(),), daemon=True)
-        other.start()
-        other.join(10)
-        looked.append(not other.is_alive())
-        return True
-
-    with redis.Redis(port=any_server.port) as client:
-        client.ping()
-        monkeypatch.setattr(at_hand, "_is_quiet", look)
-        client.connection_pool.release(take_connection(client.connection_pool, Deadline()))
-    assert looked == [True]

@@ -111,6 +111,30 @@ def test_gevent_patches_late(any_server: RealServer, when: str) -> None:
     assert truth(any_server, ["x", "once"]) == {b"x": 402 if when == "forked" else 401, b"once": 400}
 
 
+LOOK = """
+patch()
+from redis_counters import Counters
+from redis_counters.drivers.redis_py import at_hand
+
+counters = Counters.from_url(url)
+counters.get("x")
+ran = []
+other = spawn(lambda: ran.append(1))
+assert at_hand.begin_taking(counters._runner.transport.client.connection_pool)
+assert not ran
+wait([other])
+counters.close()
+"""
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_who_looks_for_a_connection_does_not_give_way(any_server: RealServer, library: str) -> None:
+    """Another would take what it looks at; or it would be killed there, and its connection lost to the pool."""
+    needs_package(library)
+    done = run(LOOK, any_server, library)
+    assert done.returncode == 0, done.stderr
+
+
 MADE_OF = """
 from redis_counters import Counters
 from redis_counters.drivers.redis_py import watching

@@ -7,11 +7,29 @@ connections at the same time, it connects.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import select
 import socket
 import threading
 from typing import Any
+
+
+def _as_made() -> Any:
+    """Return the module `select` as Python makes it: gevent and eventlet change it, and greenlets give way there.
+
+    Who looks must not: others would take the connection meanwhile, and read from it, which eventlet does not allow; or
+    the greenlet is killed there.
+    """
+    spec = importlib.util.find_spec("select")
+    if spec is None or spec.loader is None:
+        return select
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+_select = _as_made()
 
 _pid = os.getpid()
 _lock = threading.RLock()
@@ -25,7 +43,7 @@ def begin_taking(pool: Any) -> bool:
     number = id(pool)
     with _lock:
         count = _taking[number] = _taking.get(number, 0) + 1
-    return _has(pool, count)  # not under the lock: greenlets give way where they look
+    return _has(pool, count)
 
 
 def end_taking(pool: Any) -> None:
@@ -63,10 +81,10 @@ def _is_quiet(connection: Any) -> bool:
     if not isinstance(sock, socket.socket):
         return getattr(sock, "recv", None) is not None and type(sock).__module__.startswith("fakeredis")
     try:
-        if not hasattr(select, "poll"):
-            return not select.select([sock], [], [], 0)[0]
-        poller = select.poll()
-        poller.register(sock, select.POLLIN)
+        if not hasattr(_select, "poll"):
+            return not _select.select([sock], [], [], 0)[0]
+        poller = _select.poll()
+        poller.register(sock, _select.POLLIN)
         return not poller.poll(0)
     except (OSError, ValueError):  # it was closed meanwhile
         return False
