@@ -189,7 +189,7 @@ class JournalFile:
         """
         with journal_locks.guard, self.mutex:
             mark = read_mark(self.lock)
-            reading = examine(self.path, mark)
+            reading = examine(self.path, mark, (namespace, region))
             self.connection, self.inode = reading.connection, journal_locks.inode(self.path)
             stored = reading.stored
             if stored is not None and (stored.namespace, stored.region) != (namespace, region):

@@ -63,6 +63,14 @@ class Found:
         return ""
 
 
+def whose(connection: sqlite3.Connection) -> tuple[bytes, bytes] | None:
+    """Return its namespace and region, None if that is not sure. Raises `sqlite3.Error` if it cannot be had now."""
+    found = Found()
+    _read_table(connection, "about", _Sum(), found)
+    about = found.about
+    return None if found.problems or not found.ours else (about[b"namespace"], about[b"region"])
+
+
 def read(connection: sqlite3.Connection) -> Found:
     """Return what is whole in it. Raises `sqlite3.Error` if it cannot be had now."""
     found = Found()

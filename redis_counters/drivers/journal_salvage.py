@@ -22,7 +22,7 @@ from redis_counters.drivers.journal_format import APPLICATION, VERSION, connect,
 from redis_counters.drivers.journal_log import frames_of, repaired
 from redis_counters.drivers.journal_mark import Mark
 from redis_counters.drivers.journal_paths import beside, unlink
-from redis_counters.drivers.journal_reading import Found, read
+from redis_counters.drivers.journal_reading import Found, read, whose
 from redis_counters.protocol.journal import Slot, Stored, StoredActor
 
 _NEVER = 2**64
@@ -41,9 +41,10 @@ class Reading:
     connection: sqlite3.Connection | None = None
 
 
-def examine(path: Path, mark: Mark | None) -> Reading:
+def examine(path: Path, mark: Mark | None, wanted: tuple[bytes, bytes] | None = None) -> Reading:
     """Return what may be told; the file and its log stay as they are.
 
+    ``wanted``: namespace and region; of a journal of others nothing else is read, for it is met again and again.
     Raises `OSError`, `sqlite3.Error` if it cannot be had now.
     """
     first = _first(path)
@@ -58,6 +59,9 @@ def examine(path: Path, mark: Mark | None) -> Reading:
     try:
         if headed and all(frame.good for frame in frames):  # SQLite sees what we see, even when it closes the file
             connection = connect(path)
+            others = whose(connection) if wanted is not None else None
+            if others not in (None, wanted):
+                return Reading(Stored(*others, always=False), connection=connection)
             found.append(_read(connection))
             if _whole(found[0], mark):
                 return Reading(found[0].stored, connection=connection)

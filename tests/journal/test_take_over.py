@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from pathlib import Path
 
 import pytest
 import redis
 
 from redis_counters import Event, EventKind
-from redis_counters.drivers import journal
+from redis_counters.drivers import journal, journal_reading, journal_salvage
 from tests.faces.either import FACES, Either, truth
 from tests.journal.processes import program, run, start
 from tests.servers import RealServer
@@ -173,6 +174,24 @@ def test_other_namespaces_and_regions(any_server: RealServer, tmp_path: Path) ->
     assert len(list(tmp_path.glob("*.journal"))) == 1
     asyncio.run(told(any_server, "blocking", tmp_path))
     assert truth(any_server, ["x"]) == {b"x": 10}
+
+
+def test_of_a_journal_of_others_nothing_is_read_but_whose_it_is(
+    any_server: RealServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much is in it: each client of that directory meets it again, once a minute."""
+    run(AWAY, "redis://localhost:1", tmp_path, "blocking", "interval")
+    read: list[sqlite3.Connection] = []
+
+    def reading(connection: sqlite3.Connection) -> journal_reading.Found:
+        read.append(connection)
+        return journal_reading.read(connection)
+
+    monkeypatch.setattr(journal_salvage, "read", reading)
+    assert asyncio.run(told(any_server, "blocking", tmp_path, namespace="other")) == []
+    assert not read
+    assert kinds(asyncio.run(told(any_server, "blocking", tmp_path))) == [EventKind.JOURNAL_TAKEN_OVER]
+    assert len(read) == 1
 
 
 @pytest.mark.parametrize("face", FACES)
