@@ -11,6 +11,7 @@ import redis
 import redis.asyncio
 
 from redis_counters.drivers.deadline import Deadline
+from redis_counters.drivers.redis_py import at_hand, errands
 from redis_counters.drivers.redis_py.clients import take_connection, take_connection_asyncio
 from tests.servers import RealServer
 
@@ -112,3 +113,44 @@ def test_interrupted_while_the_thread_starts_that_connects(
                 take_connection(pool, Deadline())
         threads[0].join()
         assert (len(pool._in_use_connections), len(pool._available_connections)) == (0, 1)
+
+
+def test_interrupted_before_it_waits_for_the_thread(any_server: RealServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever comes there by Ctrl-C takes nothing of what the thread gets."""
+
+    class Interrupted(Deadline):
+        looks = 0
+
+        def left(self) -> float:
+            self.looks += 1
+            if self.looks == 2:  # the first is whether there is any time
+                raise KeyboardInterrupt
+            return super().left()
+
+    threads: list[threading.Thread] = []
+    start = threading.Thread.start
+
+    def started(thread: threading.Thread) -> None:
+        threads.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", started)
+    with redis.Redis(port=any_server.port) as client:
+        pool: Any = client.connection_pool
+        with pytest.raises(KeyboardInterrupt):
+            errands.within(Interrupted(), pool.get_connection, pool.release)
+        threads[0].join()
+        assert (len(pool._in_use_connections), len(pool._available_connections)) == (0, 1)
+
+
+def test_interrupted_while_it_looks_for_one(any_server: RealServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not count as one who takes a connection for ever: then all others would be sent to connect."""
+
+    def interrupted(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    with redis.Redis(port=any_server.port) as client:
+        monkeypatch.setattr(at_hand, "_has", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            take_connection(client.connection_pool, Deadline())
+        assert id(client.connection_pool) not in at_hand._taking

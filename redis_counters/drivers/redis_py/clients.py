@@ -113,9 +113,8 @@ def take_connection(pool: Pool, deadline: Deadline, *, patient: bool = True) -> 
     """
     pause = LEAST_PAUSE
     while True:
-        at_hand = begin_taking(pool)
         try:
-            if at_hand:
+            if begin_taking(pool):
                 return _take_connection(pool)
             return within(deadline, functools.partial(_take_connection, pool), pool.release)
         except exceptions.ConnectionError as error:

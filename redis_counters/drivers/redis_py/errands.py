@@ -63,10 +63,9 @@ class Errand(Generic[T]):
 
     def result(self, deadline: Deadline) -> T:
         """Return what the work returned, raise what it raised; TooLate if that is not known in time."""
-        left = deadline.left()
         came = False
         try:
-            came = self._waiting.acquire(timeout=min(left, threading.TIMEOUT_MAX))
+            came = self._waiting.acquire(timeout=min(deadline.left(), threading.TIMEOUT_MAX))
         finally:  # also where a signal handler has raised: then nobody takes what came
             if came:
                 self._waiting.release()
