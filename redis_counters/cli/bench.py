@@ -46,7 +46,14 @@ def bench(
     region: options.Region = options.DEFAULT_REGION,
     seconds: Annotated[
         float,
-        typer.Option("--seconds", min=0.05, max=60, callback=options.a_number, help="For each way of counting."),
+        typer.Option(
+            "--seconds",
+            metavar="SECONDS",
+            min=0.05,
+            max=60,
+            callback=options.a_number,
+            help="For each way of counting.",
+        ),
     ] = 1.0,
     as_json: options.Json = False,
 ) -> None:

@@ -77,7 +77,14 @@ def demo(
     context: typer.Context,
     seconds: Annotated[
         float,
-        typer.Option("--seconds", min=1, max=_LONGEST, callback=options.a_number, help="How long the workers count."),
+        typer.Option(
+            "--seconds",
+            metavar="SECONDS",
+            min=1,
+            max=_LONGEST,
+            callback=options.a_number,
+            help="How long the workers count.",
+        ),
     ] = 10.0,
     web: Annotated[
         bool,
@@ -100,7 +107,9 @@ def demo(
             "--host", metavar="ADDRESS", help="With --web: where to listen; by default, only this machine can."
         ),
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="With --web: 0 takes a free one.")] = 8000,
+    port: Annotated[
+        int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="With --web: 0 takes a free one.")
+    ] = 8000,
     as_json: options.Json = False,
 ) -> None:
     """Count under failures with plain INCR and with redis-counters, and compare: on a private server, for some seconds.

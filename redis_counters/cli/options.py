@@ -62,7 +62,8 @@ Timeout = Annotated[
         min=0,
         callback=a_number,
         show_default=False,
-        help="How long to wait for a Redis that is away, also at the start, where else it is not waited for.",
+        help="For how long to wait for a Redis that is away; without it, at the start not at all. "
+        "One that hangs is waited for up to 10 seconds more.",
     ),
 ]
 # metavar="": new versions of typer show <bool> else, as if a flag took a value.

@@ -251,6 +251,7 @@ def _told(region: str, errors: dict[str, str]) -> Iterator[None]:
 
 
 def _cells(row: Row) -> list[str]:
+    # Added to 0.0, a skew of -0.0 is no longer below zero.
     return [
         row.region,
         row.peer,
@@ -258,7 +259,7 @@ def _cells(row: Row) -> list[str]:
         "never" if row.lag is None else f"{row.lag:.1f} s",
         _told_number(row.behind),
         "none" if row.heartbeat is None else f"{row.heartbeat:.0f} s",
-        "?" if row.clock_skew is None else f"{row.clock_skew:+.1f} s",
+        "?" if row.clock_skew is None else f"{round(row.clock_skew, 1) + 0.0:+.1f} s",
         "" if row.bytes_per_entry is None else f"{row.bytes_per_entry:.0f}",
         "" if row.entries_per_second is None else f"{row.entries_per_second:,.0f}",
     ]

@@ -34,6 +34,12 @@ def test_it_is_a_module() -> None:
     assert (result.returncode, result.stdout) == (0, f"redis-counters {redis_counters.__version__}\n".encode())
 
 
+@pytest.mark.parametrize("command", ALL_COMMANDS)
+def test_help_names_what_a_number_is(command: str) -> None:
+    """Seconds or a port: no option is shown as a range of a type of typer's."""
+    assert b" range>" not in run(None, command, "--help").stdout.lower()
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_has_help(command: str) -> None:
     """The list of commands names each, and each has a help text with a URL to set where it takes one."""

@@ -13,6 +13,7 @@ import pytest
 
 from redis_counters import Counters
 from redis_counters.cli.region_urls import transports
+from redis_counters.cli.regions import Row, _cells
 from redis_counters.cli.traffic import traffic, versions
 from redis_counters.protocol.commands import Command, Script
 from redis_counters.protocol.keys import KeySpace
@@ -704,3 +705,10 @@ def test_verify_compares_many_counters_by_pages(servers: list[RealServer]) -> No
             counters.incr(f"name:{number}", number + 1)
     exchange(servers[:2])
     assert told("verify", *arguments(servers[:2]))["shards"] == 10_000
+
+
+@pytest.mark.parametrize(("skew", "shown"), [(-0.001, "+0.0 s"), (0.0, "+0.0 s"), (-0.06, "-0.1 s"), (None, "?")])
+def test_no_clock_is_ahead_by_minus_0(skew: float | None, shown: str) -> None:
+    """What is rounded to nothing has no sign of its own."""
+    row = Row("eu", "us", "member", 0.0, 0, None, "", skew, None, None)
+    assert _cells(row)[6] == shown
