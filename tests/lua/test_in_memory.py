@@ -99,4 +99,5 @@ def test_it_tells_and_merges_as_a_real_server_does(memory: Bucket, any_server: R
     for name in (A, B, C, REGISTRY):
         found, expected = memory.fields(name), real.fields(name)
         own = {field for field in expected if field.startswith(b"@aaaaa") or field.endswith(b".bbbb")}
+        own.add(b"h")  # when versions were: the next second may begin between the two calls
         assert {k: v for k, v in found.items() if k not in own} == {k: v for k, v in expected.items() if k not in own}
