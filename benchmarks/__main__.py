@@ -13,6 +13,7 @@ from benchmarks import (
     growth,
     hot,
     imports,
+    journal,
     memory,
     once,
     pictures,
@@ -26,7 +27,7 @@ from benchmarks import (
 from benchmarks.harness import FULL, QUICK
 from benchmarks.server import server
 
-_MODULES = (calls, distinct, hot, zipf, cluster, reads, once, regions, shards, growth, units, memory, imports)
+_MODULES = (calls, distinct, hot, zipf, cluster, reads, once, regions, shards, growth, journal, units, memory, imports)
 GROUPS = {module.__name__.rpartition(".")[2]: module for module in _MODULES}
 
 
