@@ -280,8 +280,10 @@ def test_a_child_ends_as_any_process(any_server: RealServer, what: str) -> None:
 
 
 EMBEDDED = """
-import ctypes, os
+import ctypes, os, sys, tempfile
 from redis_counters import Counters
+
+tempfile.tempdir = sys.argv[1]  # where nobody else opens embedded://, of which it would be told
 
 counters = Counters.from_url("embedded://", flush_interval=60)
 counters.incr("x")
@@ -293,9 +295,9 @@ if child:
 """
 
 
-def test_an_embedded_server_is_the_parents() -> None:
+def test_an_embedded_server_is_the_parents(tmp_path: Path) -> None:
     """A child that has not even looked at it ends, hooks of exit and all: the parent's server runs on."""
-    done = program(EMBEDDED)
+    done = program(EMBEDDED, str(tmp_path))
     assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
 
 
