@@ -179,3 +179,38 @@ def test_close_ends(any_server: RealServer, face: str) -> None:
 
     with LossyLink(any_server.url) as link:
         asyncio.run(main(link))
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("face", FACES)
+def test_a_server_that_does_not_read(private_server: RealServer, face: str) -> None:
+    """What does not fit into its buffers is not waited for longer than an answer; it is told, and arrives later."""
+    names = [f"{n}:{'long' * 5_000}" for n in range(1_500)]
+
+    async def main() -> None:
+        module = redis if face == "blocking" else redis.asyncio
+        client = module.Redis.from_url(private_server.url, socket_timeout=None)
+        async with Either(face, client, flush_interval=0.01, max_batch=2_000, buckets=1) as counters:
+            counters.incr("x")
+            await counters.flush()
+            used = client.connection_pool._available_connections[-1]
+            writer = getattr(used, "_writer", None)
+            private_server.pause()
+            try:
+                for name in names:
+                    counters.incr(name)
+                await ends(lambda: counters.counters.flush(LIMIT))
+                with soon():
+                    for _ in range(100):
+                        if counters.stats().failures:
+                            break
+                        await asyncio.sleep(0.1)
+                assert "no answer within" in str(counters.stats().last_error)
+                assert writer is None or writer.get_extra_info("socket").fileno() == -1  # nobody's, and not left open
+            finally:
+                private_server.resume()
+            await counters.flush()
+            assert sum((await counters.get_many(names, max_age=0)).values()) == len(names)
+        await closed(client)
+
+    asyncio.run(main())

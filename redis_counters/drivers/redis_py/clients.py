@@ -274,4 +274,8 @@ async def disconnect_idle_asyncio(pool: Pool) -> None:
 
 
 async def disconnect_now(connection: Any) -> None:
+    """It is closed, also if the server does not take what was sent: closing alone would wait for that, for ever."""
+    transport = getattr(getattr(connection, "_writer", None), "transport", None)
+    if transport is not None:
+        transport.abort()
     await connection.disconnect(nowait=True)

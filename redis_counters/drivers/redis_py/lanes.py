@@ -6,8 +6,9 @@ A lane never repeats a command by itself: a repetition is harmless, but it would
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
+from typing import Any
 
 from redis import exceptions
 
@@ -192,7 +193,8 @@ class AsyncioLane(_Lane, AwaitedExchanging):
     async def send(self, command: Command, text: bool) -> None:
         connection = self._connection
         assert connection is not None
-        await connection.send_packed_command(packed(connection, command, text=text), check_health=not self._unread)
+        sending = connection.send_packed_command(packed(connection, command, text=text), check_health=not self._unread)
+        await self._in_time(connection, sending)  # a server that reads no more is waited for as one that is silent
         self._unread += 1
 
     async def receive(self) -> object:
@@ -200,14 +202,16 @@ class AsyncioLane(_Lane, AwaitedExchanging):
         assert connection is not None
         answer: object
         try:
-            until = self._until()
-            reading = connection.read_response(disable_decoding=True)
-            if connection.socket_timeout and connection.socket_timeout <= until.left():
-                answer = await reading
-            else:
-                answer = await within(until if until.left() > GRACE else Deadline(GRACE), reading)
+            answer = await self._in_time(connection, connection.read_response(disable_decoding=True))
         except exceptions.ResponseError as error:
             answer = error
         except ValueError as error:
             raise garbled(error) from error
         return self._read(undecoded(answer, self.client))
+
+    async def _in_time(self, connection: Connection, work: Awaitable[Any]) -> Any:
+        """Return what comes of sending or reading. Raises TimeoutError."""
+        until = self._until()
+        if connection.socket_timeout and connection.socket_timeout <= until.left():
+            return await work
+        return await within(until if until.left() > GRACE else Deadline(GRACE), work)
