@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import sys
 import threading
+from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -14,6 +18,7 @@ from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.redis_py import at_hand, errands
 from redis_counters.drivers.redis_py.clients import take_connection, take_connection_asyncio
 from tests.servers import RealServer
+from tests.waiting import until
 
 ERRORS: list[type[BaseException]] = [
     KeyboardInterrupt,
@@ -154,3 +159,38 @@ def test_interrupted_while_it_looks_for_one(any_server: RealServer, monkeypatch:
         with pytest.raises(KeyboardInterrupt):
             take_connection(client.connection_pool, Deadline())
         assert id(client.connection_pool) not in at_hand._taking
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_interrupted_wherever_it_calls(any_server: RealServer, warm: bool) -> None:
+    """A signal handler that raises at any call of this library's: the pool has back whatever it gave."""
+
+    def interrupt(at: int) -> Callable[[FrameType, str, object], None]:
+        seen = itertools.count(1)
+
+        def look(frame: FrameType, event: str, _of: object) -> None:
+            if event == "call" and frame.f_globals["__name__"].startswith("redis_counters.") and next(seen) == at:
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+        return look
+
+    with redis.Redis(port=any_server.port) as client:
+        pool: Any = client.connection_pool
+        pool.release(take_connection(pool, Deadline()))  # what is found out once is known
+        for at in itertools.count(1):
+            if warm:
+                client.ping()
+            else:
+                pool.disconnect()
+            try:
+                sys.setprofile(interrupt(at))
+                connection = take_connection(pool, Deadline())
+            except KeyboardInterrupt:
+                until(lambda: not pool._in_use_connections, "the pool has it back")
+            else:
+                break
+            finally:
+                sys.setprofile(None)
+        pool.release(connection)
+        assert at > 5

@@ -113,17 +113,25 @@ def take_connection(pool: Pool, deadline: Deadline, *, patient: bool = True) -> 
     """
     pause = LEAST_PAUSE
     while True:
+        connection: Any = None
         try:
-            if begin_taking(pool):
-                return _take_connection(pool)
-            return within(deadline, functools.partial(_take_connection, pool), pool.release)
+            try:
+                if begin_taking(pool):
+                    connection = _take_connection(pool)
+                else:
+                    connection = within(deadline, functools.partial(_take_connection, pool), pool.release)
+            finally:
+                end_taking(pool)
+            return connection
         except exceptions.ConnectionError as error:
             if not patient or not all_in_use(error) or deadline.left() <= pause:
                 raise
         except TooLate as error:
             raise _late(pool, error) from None
-        finally:
-            end_taking(pool)
+        except BaseException:
+            if connection is not None:  # a signal handler has raised, and nobody takes it
+                pool.release(connection)
+            raise
         time.sleep(pause * random.random())
         pause = min(2 * pause, MOST_PAUSE)
 

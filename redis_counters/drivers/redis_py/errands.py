@@ -42,7 +42,7 @@ class Errand(Generic[T]):
         except RuntimeError:  # no thread can be started: it takes as long as it takes
             self._run()
         except BaseException:  # of a signal handler, or a greenlet is killed: the thread may run all the same
-            self._leave()
+            self.leave()
             raise
 
     @property
@@ -70,7 +70,7 @@ class Errand(Generic[T]):
             if came:
                 self._waiting.release()
             else:
-                self._leave()
+                self.leave()
         if not came:
             raise TooLate(deadline.words)
         if self._error is not None:
@@ -78,11 +78,11 @@ class Errand(Generic[T]):
         result: T = self._result
         return result
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
         """Nobody waits for it any more."""
         with self._lock:
+            unwanted = self._over and not self._left and self._error is None and self._discard is not None
             self._left = True
-            unwanted = self._over and self._error is None and self._discard is not None
         if unwanted and self._discard is not None:
             self._discard(self._result)
 
@@ -91,4 +91,9 @@ def within(deadline: Deadline, work: Callable[[], T], discard: Callable[[T], obj
     """Return what the work returns, raise what it raises; TooLate when the deadline has passed."""
     if not deadline.left():
         raise TooLate(deadline.words)
-    return Errand(work, discard).result(deadline)
+    errand = Errand(work, discard)
+    try:
+        return errand.result(deadline)
+    except BaseException:  # also of a signal handler, before it waits
+        errand.leave()
+        raise
