@@ -273,4 +273,5 @@ def sweep(directory: Path) -> list[Path]:
                                 unlink(*parts(path))
                         finally:  # else nobody else could take it as long as this process lives
                             os.close(lock)
-    return sorted(directory.glob("rc-*.journal"))
+    # To open a pipe, say, would take for ever.
+    return sorted(path for path in directory.glob("rc-*.journal") if path.is_file())

@@ -15,7 +15,7 @@ from redis_counters.protocol.journal import Changes, Stored
 from redis_counters.protocol.slots import Kind
 
 APPLICATION = 0x7263_6A6C  # SQLite's application id: "rcjl"
-VERSION = 2  # 1 had no checksums
+VERSION = 2  # 1 had no checksums; the next one differs in two bits or more (4): one that flipped is no other version
 PAGE = 4096  # bytes
 LOG = 128  # pages that the log may have before they go to the file itself
 SCHEMA = (

@@ -50,6 +50,9 @@ def examine(path: Path, mark: Mark | None, wanted: tuple[bytes, bytes] | None = 
     first = _first(path)
     if first == _as_made(first, version=1):
         return Reading(None, "it is of a version that wrote no checksums; only that version can tell it")
+    version = int.from_bytes(first[60:64], "big")
+    if (version ^ VERSION).bit_count() > 1 and first == _as_made(first, version):  # one bit may have flipped
+        return Reading(None, f"it is of version {version} of the format; only that version can tell it")
     headed = first == _as_made(first)
     page = int.from_bytes(first[16:18], "big") if headed else journal_format.PAGE
     log = _log(path)

@@ -66,7 +66,9 @@ DAMAGES = {
     "a page overwritten": (overwritten, ALL),
     "a text": (text, {}),
     "another application": (sql("PRAGMA application_id = 7"), ALL),
-    "another version": (sql("PRAGMA user_version = 3"), ALL),
+    "a flipped bit in the version": (sql("PRAGMA user_version = 3"), ALL),
+    "a later version": (sql("PRAGMA user_version = 4"), {}),
+    "a much later version": (sql("PRAGMA user_version = 9"), {}),
     "the version without checksums": (sql("PRAGMA user_version = 1"), {}),
     "a table less": (sql("DROP TABLE slots"), ALL),
     "a column more": (sql("ALTER TABLE actors ADD COLUMN mood"), ALL),
@@ -245,3 +247,14 @@ def test_what_stands_beside_is_left_alone(any_server: RealServer, tmp_path: Path
     run(AWAY, "redis://localhost:1", tmp_path, "blocking", "interval")
     assert kinds(asyncio.run(told(any_server, "blocking", tmp_path))) == [EventKind.JOURNAL_TAKEN_OVER]
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == others
+
+
+def test_what_is_no_file_is_passed_over(any_server: RealServer, tmp_path: Path) -> None:
+    """By the name of a journal: a pipe, whose reader would wait for ever, a directory, a link to nothing."""
+    run(AWAY, "redis://localhost:1", tmp_path, "blocking", "interval")
+    os.mkfifo(tmp_path / "rc-a.journal")
+    (tmp_path / "rc-b.journal").mkdir()
+    (tmp_path / "rc-c.journal").symlink_to(tmp_path / "nothing")
+    assert kinds(asyncio.run(told(any_server, "blocking", tmp_path))) == [EventKind.JOURNAL_TAKEN_OVER]
+    assert truth(any_server, ["x", "y", "z"]) == ALL
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rc-a.journal", "rc-b.journal", "rc-c.journal"]
