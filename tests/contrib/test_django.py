@@ -54,6 +54,8 @@ urlpatterns = [path("fails/<error>", fails), path("keyed", keyed), path("counted
 
 @pytest.fixture(scope="module", autouse=True)
 def _settings() -> None:
+    if settings.configured:  # by this, where the tests of this file are not run in one go
+        return
     settings.configure(
         SECRET_KEY="of a test",  # noqa: S106 - it keeps no secret
         ALLOWED_HOSTS=["testserver"],

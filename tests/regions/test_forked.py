@@ -12,16 +12,16 @@ import redis_counters
 import redis_counters.asyncio
 from redis_counters import Unavailable
 from tests.faces.either import FACES
-from tests.lifecycle.children import FORKS, ended_well, forked, forked_in_c
+from tests.lifecycle.children import FORKS, ends_well, ends_well_in_c
 from tests.regions.support import Regions
 from tests.waiting import until
 
 pytestmark = FORKS
 
-Fork = Callable[[Callable[[], None]], int]
+Fork = Callable[[Callable[[], None]], None]
 
 
-@pytest.mark.parametrize("fork", [forked, forked_in_c])
+@pytest.mark.parametrize("fork", [ends_well, ends_well_in_c], ids=["forked", "forked_in_c"])
 @pytest.mark.parametrize("face", FACES)
 def test_a_child_of_a_process_that_exchanges(two: Regions, face: str, fork: Fork) -> None:
     """A child reads figures, exchanges at once and in the background, and closes; nothing of it is its parent's."""
@@ -32,7 +32,7 @@ def test_a_child_of_a_process_that_exchanges(two: Regions, face: str, fork: Fork
     two.flush()
 
     async def begin() -> None:
-        if fork is forked:
+        if fork is ends_well:
             exchange.start()
             await asyncio.to_thread(two.equal)
         else:  # whose children cannot be relied on where threads were at work: Python's own lock may be left held
@@ -52,7 +52,7 @@ def test_a_child_of_a_process_that_exchanges(two: Regions, face: str, fork: Fork
         before = sum(pair.bytes for pair in exchange.stats().pairs.values())
         two.incr("eu", "x", 100)
         await asyncio.to_thread(two.flush)
-        if fork is forked_in_c:
+        if fork is ends_well_in_c:
             await _done(exchange.run_once(20))
         await asyncio.to_thread(two.equal)
         assert sum(pair.bytes for pair in exchange.stats().pairs.values()) > before
@@ -60,7 +60,7 @@ def test_a_child_of_a_process_that_exchanges(two: Regions, face: str, fork: Fork
 
     exchange: Any = module.Exchange(two.urls, interval=0.02)
     loop.run_until_complete(begin())
-    ended_well(fork(lambda: asyncio.run(in_child())))
+    fork(lambda: asyncio.run(in_child()))
     loop.run_until_complete(go_on())
     loop.close()
     until(lambda: not two.wrong(), "nothing was counted twice")
