@@ -63,7 +63,7 @@ def adopt(key: Name, name: Name | None) -> Uses[int]:
     if held is None:
         return 0
     text = held if isinstance(held, bytes) else str(held).encode()
-    if not re.fullmatch(rb"-?\d{1,19}", text) or abs(int(text)) > INT64_MAX:
+    if not re.fullmatch(rb"-?\d{1,19}", text) or not ~INT64_MAX <= int(text) <= INT64_MAX:
         raise WrongType(f"key {quoted(raw_key)} holds no count", counter=raw_key)
     yield from seed({key if name is None else name: int(text)}, b"adopt:" + blake2b(raw_key, digest_size=16).digest())
     return int(text)

@@ -176,6 +176,23 @@ def test_what_is_no_count_is_not_adopted(any_server: RealServer, face: str, valu
     assert len(client.keys("*")) == 1
 
 
+@both
+def test_the_lowest_count_of_a_plain_key(any_server: RealServer, face: str) -> None:
+    """It is a count of INCR, but beyond a total, as in `seed`: the error says that, and nothing is adopted."""
+    client = any_server.client()
+    client.set("old", -(2**63))
+    client.set("above", -INT64_MAX)
+
+    async def main() -> None:
+        async with Either.on(face, any_server) as either:
+            with pytest.raises(Overflow, match="'old'"):
+                await done(either.counters.adopt("old"))
+            assert await done(either.counters.adopt("above")) == -INT64_MAX
+
+    asyncio.run(main())
+    assert truth(any_server, ["old", "above"]) == {b"old": 0, b"above": -INT64_MAX}
+
+
 def test_housekeeping_leaves_seeds_alone(any_server: RealServer) -> None:
     """Nobody closes, folds or cleans them, though everybody has been silent for long; people are shown them."""
     client = any_server.client()
