@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks import report, units
 from benchmarks.harness import ROOT, Row
-from redis_counters.protocol.keys import CLUSTER_BUCKETS, DEFAULT_BUCKETS, MOST_BUCKETS
+from redis_counters.protocol.wire.keys import CLUSTER_BUCKETS, DEFAULT_BUCKETS, MOST_BUCKETS
 
 PAGE = ROOT / "docs" / "explanation" / "where-it-ends.md"
 BEGIN, END = "<!-- ends: begin -->", "<!-- ends: end -->"

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from benchmarks.harness import Row, Size, expect, ratio, seconds, take_turns
 from benchmarks.server import Server
 from redis_counters import Counters
-from redis_counters.protocol.options import JournalMode
+from redis_counters.protocol.wire.options import JournalMode
 
 FLUSHES = 10  # in each turn
 INCREMENTS = 2_000  # in each turn of the mode `always`

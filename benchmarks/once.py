@@ -16,9 +16,9 @@ from benchmarks.server import Server
 from redis_counters import Counters
 from redis_counters.asyncio import Counters as AsyncioCounters
 from redis_counters.drivers.redis_py.wire import words
-from redis_counters.protocol.commands import Command, Script
-from redis_counters.protocol.keyed_calls import Once
-from redis_counters.protocol.keys import KeySpace
+from redis_counters.protocol.keyed.calls import Once
+from redis_counters.protocol.wire.commands import Command, Script
+from redis_counters.protocol.wire.keys import KeySpace
 
 CALLERS = 200
 TTL = 86_400

@@ -11,9 +11,9 @@ from benchmarks.harness import Row, Size, expect
 from benchmarks.server import Server
 from redis_counters import Counters
 from redis_counters.drivers.redis_py.wire import words
-from redis_counters.protocol.commands import Command, Script
-from redis_counters.protocol.keys import DEFAULT_BUCKETS, KeySpace
-from redis_counters.protocol.options import SAFE_RATE
+from redis_counters.protocol.wire.commands import Command, Script
+from redis_counters.protocol.wire.keys import DEFAULT_BUCKETS, KeySpace
+from redis_counters.protocol.wire.options import SAFE_RATE
 
 NAME = b"hot"
 SHARE = 0.15  # of a core, that one shard may take

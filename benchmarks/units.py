@@ -14,7 +14,7 @@ from benchmarks.harness import Row, Size, expect
 from benchmarks.reads import write
 from benchmarks.server import Server
 from redis_counters import Counters
-from redis_counters.protocol.keys import DEFAULT_BUCKETS
+from redis_counters.protocol.wire.keys import DEFAULT_BUCKETS
 
 INCREMENT = "unit: client CPU per increment of one name, with the loop round it"
 FLUSH = "unit: server CPU per flush of one counter"

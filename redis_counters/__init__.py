@@ -26,16 +26,16 @@ from redis_counters.errors import (
 )
 from redis_counters.events import Event, EventKind
 from redis_counters.face_keyed import Likes
-from redis_counters.protocol.durability import Durability
 from redis_counters.protocol.stats import Stats
-from redis_counters.protocol.values import CounterValue
+from redis_counters.protocol.wire.durability import Durability
+from redis_counters.protocol.wire.values import CounterValue
 
 if TYPE_CHECKING:
     from redis_counters.face_exchange import Exchange
     from redis_counters.periods import Period, period
     from redis_counters.protocol.exchange.figures import ExchangeStats, PairStats, RegionStatus
-    from redis_counters.protocol.inspection import Inspection
-    from redis_counters.protocol.options import Options
+    from redis_counters.protocol.read.inspection import Inspection
+    from redis_counters.protocol.wire.options import Options
     from redis_counters.signals import exit_on_sigterm
 
 __version__ = "0.1.0"
@@ -78,7 +78,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Some names are imported when somebody asks for them: few do, and every process pays for an import."""
     if name == "Inspection":
-        from redis_counters.protocol.inspection import Inspection
+        from redis_counters.protocol.read.inspection import Inspection
 
         return Inspection
     if name == "Exchange":
@@ -94,7 +94,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(periods, name)
     if name == "Options":
-        from redis_counters.protocol.options import Options
+        from redis_counters.protocol.wire.options import Options
 
         return Options
     if name == "exit_on_sigterm":

@@ -8,19 +8,19 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from redis_counters.drivers.dropped import when_dropped
-from redis_counters.drivers.forks import here
 from redis_counters.drivers.pacing import all_of
+from redis_counters.drivers.process.finalizer import when_dropped
+from redis_counters.drivers.process.fork_hooks import here
 from redis_counters.drivers.redis_py.transports import transport_of_asyncio
 from redis_counters.drivers.tasks import TaskRunner
 from redis_counters.errors import Refused, not_applied
 from redis_counters.face import CounterBase, CountersBase, check_options, make_core, named, names_bytes
 from redis_counters.face import nothing_asyncio as nothing
 from redis_counters.face_keyed_asyncio import KeyedCounters, Likes
-from redis_counters.protocol.expiries import Expiry
-from redis_counters.protocol.options import Options, check_names, takes_options
-from redis_counters.protocol.settings import check_age, checked_age
-from redis_counters.protocol.values import CounterValue, N, Name, name_bytes
+from redis_counters.protocol.wire.options import Options, check_names, takes_options
+from redis_counters.protocol.wire.settings import check_age, checked_age
+from redis_counters.protocol.wire.values import CounterValue, N, Name, name_bytes
+from redis_counters.protocol.write.expiries import Expiry
 
 __all__ = ["Counter", "Counters", "Exchange", "Likes"]
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from redis_counters.face_exchange_asyncio import Exchange
-    from redis_counters.protocol.inspection import Inspection
+    from redis_counters.protocol.read.inspection import Inspection
 
 
 def __getattr__(name: str) -> Any:
@@ -220,7 +220,7 @@ class Counters(CountersBase, KeyedCounters):
         Raises: WrongType, NotPermitted, Unavailable. Where one of several shards is refused, the error's ``inspection``
         has the others, and its ``keys`` name the shard.
         """
-        from redis_counters.protocol.inspection import inspect
+        from redis_counters.protocol.read.inspection import inspect
 
         with not_applied:
             return await self._runner.ask(all_of(inspect(self._core.reads, name)))

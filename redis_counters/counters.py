@@ -7,24 +7,24 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, NoReturn
 
-from redis_counters.drivers.dropped import when_dropped
-from redis_counters.drivers.forks import here
 from redis_counters.drivers.pacing import all_of
+from redis_counters.drivers.process.finalizer import when_dropped
+from redis_counters.drivers.process.fork_hooks import here
 from redis_counters.drivers.redis_py.transports import transport_of
 from redis_counters.drivers.threads import ThreadRunner
 from redis_counters.errors import Refused, not_applied
 from redis_counters.face import CounterBase, CountersBase, check_options, make_core, named, names_bytes, nothing
 from redis_counters.face_keyed import KeyedCounters
-from redis_counters.protocol.expiries import Expiry
-from redis_counters.protocol.options import Options, check_names, takes_options
-from redis_counters.protocol.settings import check_age, checked_age
-from redis_counters.protocol.values import CounterValue, N, Name, name_bytes
+from redis_counters.protocol.wire.options import Options, check_names, takes_options
+from redis_counters.protocol.wire.settings import check_age, checked_age
+from redis_counters.protocol.wire.values import CounterValue, N, Name, name_bytes
+from redis_counters.protocol.write.expiries import Expiry
 
 if TYPE_CHECKING:
     import redis
     from typing_extensions import Unpack
 
-    from redis_counters.protocol.inspection import Inspection
+    from redis_counters.protocol.read.inspection import Inspection
 
 
 class Counters(CountersBase, KeyedCounters):
@@ -192,7 +192,7 @@ class Counters(CountersBase, KeyedCounters):
         Raises: WrongType, NotPermitted, Unavailable. Where one of several shards is refused, the error's ``inspection``
         has the others, and its ``keys`` name the shard.
         """
-        from redis_counters.protocol.inspection import inspect
+        from redis_counters.protocol.read.inspection import inspect
 
         with not_applied:
             return self._runner.ask(all_of(inspect(self._core.reads, name)))

@@ -22,8 +22,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from redis_counters.protocol.inspection import Inspection
-    from redis_counters.protocol.values import CounterValue
+    from redis_counters.protocol.read.inspection import Inspection
+    from redis_counters.protocol.wire.values import CounterValue
 
 __all__ = [
     "BufferFull",

@@ -11,20 +11,20 @@ from typing import Any, NoReturn, Protocol, TypeVar
 
 from redis_counters.drivers.chance import default_display, mint
 from redis_counters.drivers.clock import monotonic, wall
+from redis_counters.drivers.process.wiped_page import new_sign
 from redis_counters.drivers.redis_py.lanes import REPLY_TIMEOUT
-from redis_counters.drivers.signs import new_sign
 from redis_counters.drivers.transport import AwaitedTransport, Transport
 from redis_counters.errors import Refused, UsageError
-from redis_counters.protocol.buffer import Buffer
 from redis_counters.protocol.core import Core
-from redis_counters.protocol.durability import Durability
-from redis_counters.protocol.expiries import Expiry, Moment
-from redis_counters.protocol.keys import CLUSTER_BUCKETS
-from redis_counters.protocol.options import DEFAULTS, Options, check_names
-from redis_counters.protocol.settings import make_settings
-from redis_counters.protocol.shards import Auto
 from redis_counters.protocol.stats import Stats
-from redis_counters.protocol.values import N, Name, name_bytes, name_shown, signed_amount, unsigned_amount
+from redis_counters.protocol.wire.durability import Durability
+from redis_counters.protocol.wire.keys import CLUSTER_BUCKETS
+from redis_counters.protocol.wire.options import DEFAULTS, Options, check_names
+from redis_counters.protocol.wire.settings import make_settings
+from redis_counters.protocol.wire.values import N, Name, name_bytes, name_shown, signed_amount, unsigned_amount
+from redis_counters.protocol.write.buffer import Buffer
+from redis_counters.protocol.write.expiries import Expiry, Moment
+from redis_counters.protocol.write.shard_counts import Auto
 
 R = TypeVar("R", bound=Refused)
 

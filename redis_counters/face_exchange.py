@@ -7,19 +7,19 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from redis_counters.drivers import forks
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.exchange.threads import ThreadExchange
+from redis_counters.drivers.process import fork_hooks as forks
 from redis_counters.drivers.redis_py.transports import transport_of
 from redis_counters.errors import Unavailable, not_applied
 from redis_counters.face import OnePerProcess, names_bytes
 from redis_counters.face_exchange_base import make_places, open_places, reading_core, skew
-from redis_counters.protocol.durability import Durability
 from redis_counters.protocol.exchange.figures import ExchangeStats, RegionStatus
-from redis_counters.protocol.exchange.names import check_name
 from redis_counters.protocol.exchange.operations import add_some, evict_one, see
-from redis_counters.protocol.settings import check_age, checked_age
-from redis_counters.protocol.values import N
+from redis_counters.protocol.wire.durability import Durability
+from redis_counters.protocol.wire.region_names import check_name
+from redis_counters.protocol.wire.settings import check_age, checked_age
+from redis_counters.protocol.wire.values import N
 
 if TYPE_CHECKING:
     from redis_counters.events import Observer

@@ -14,10 +14,10 @@ from redis_counters.errors import UsageError
 from redis_counters.events import Observer
 from redis_counters.face import check_timeout
 from redis_counters.protocol.core import Core
-from redis_counters.protocol.durability import Durability, check_durability
-from redis_counters.protocol.exchange.names import Link
-from redis_counters.protocol.keys import namespace_bytes
-from redis_counters.protocol.settings import make_settings
+from redis_counters.protocol.wire.durability import Durability, check_durability
+from redis_counters.protocol.wire.keys import namespace_bytes
+from redis_counters.protocol.wire.region_names import Link
+from redis_counters.protocol.wire.settings import make_settings
 
 
 def make_places(

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, TypeVar
 from redis_counters.drivers.tasks import TaskRunner
 from redis_counters.errors import not_applied
 from redis_counters.face import Named
-from redis_counters.protocol.settings import checked_age
-from redis_counters.protocol.values import CounterValue, N, Name, name_bytes
+from redis_counters.protocol.wire.settings import checked_age
+from redis_counters.protocol.wire.values import CounterValue, N, Name, name_bytes
 
 if TYPE_CHECKING:
-    from redis_counters.protocol.keyed_calls import User
-    from redis_counters.protocol.keyed_uses import Uses
+    from redis_counters.protocol.keyed.calls import User
+    from redis_counters.protocol.keyed.operations import Uses
 
 T = TypeVar("T")
 U = TypeVar("U", bound="User")
@@ -40,7 +40,7 @@ class KeyedCounters:
         Raises: KeyConflict if the key counted another amount; Unavailable, which may be repeated; WrongType, Overflow,
         NotPermitted, SchemaMismatch; TypeError, UsageError.
         """
-        from redis_counters.protocol import keyed_uses
+        from redis_counters.protocol.keyed import operations as keyed_uses
 
         return await self._use(keyed_uses.incr_once(name, key, amount, ttl))
 
@@ -54,7 +54,7 @@ class KeyedCounters:
         ``token``: where the total comes from, 1 to 1024 bytes; totals of different tokens add up.
         Cost: one script, as `incr_once`. Raises as `incr_once`, but for KeyConflict.
         """
-        from redis_counters.protocol import keyed_uses
+        from redis_counters.protocol.keyed import operations as keyed_uses
 
         await self._use(keyed_uses.seed({name: total}, token))
 
@@ -63,7 +63,7 @@ class KeyedCounters:
 
         Raises the first error; all that Redis does not refuse has been done.
         """
-        from redis_counters.protocol import keyed_uses
+        from redis_counters.protocol.keyed import operations as keyed_uses
 
         await self._use(keyed_uses.seed(totals, token))
 
@@ -74,7 +74,7 @@ class KeyedCounters:
         was adopted of this key, so it may be repeated as long as somebody still counts there. The key stays as it is.
         Cost: two round trips. Raises as `seed`; WrongType if the key holds no count.
         """
-        from redis_counters.protocol import keyed_uses
+        from redis_counters.protocol.keyed import operations as keyed_uses
 
         return await self._use(keyed_uses.adopt(key, name))
 
@@ -98,13 +98,13 @@ class Likes(Named):
         Cost: one script, shared with the calls of other tasks that wait at the same time.
         Raises: Unavailable, which may be repeated; WrongType, NotPermitted, SchemaMismatch; TypeError, UsageError.
         """
-        from redis_counters.protocol import keyed_uses
+        from redis_counters.protocol.keyed import operations as keyed_uses
 
         return await self._counters._use(keyed_uses.like(self._name, user, b"+"))
 
     async def unlike(self, user: User) -> bool:
         """The user does not like, or no more; return whether that is new. Otherwise as `like`."""
-        from redis_counters.protocol import keyed_uses
+        from redis_counters.protocol.keyed import operations as keyed_uses
 
         return await self._counters._use(keyed_uses.like(self._name, user, b"-"))
 
@@ -113,14 +113,14 @@ class Likes(Named):
 
         Cost: one round trip, shared as in `like`; one more for a name that was not used lately. Raises as `like`.
         """
-        from redis_counters.protocol import keyed_uses
+        from redis_counters.protocol.keyed import operations as keyed_uses
 
         with not_applied:
             return (await self._counters._use(keyed_uses.has(self._name, (user,))))[user]
 
     async def has_many(self, users: Iterable[U]) -> dict[U, bool]:
         """Return who of these users likes; keys are the users as given. Otherwise as `has`."""
-        from redis_counters.protocol import keyed_uses
+        from redis_counters.protocol.keyed import operations as keyed_uses
 
         with not_applied:
             return await self._counters._use(keyed_uses.has(self._name, users))
@@ -135,6 +135,6 @@ class Likes(Named):
         It may be repeated, also after it was cut off.
         Cost: O(members); two round trips for 500 of them. Raises as `like`; UsageError for a member that is no user.
         """
-        from redis_counters.protocol import keyed_uses
+        from redis_counters.protocol.keyed import operations as keyed_uses
 
         return await self._counters._use(keyed_uses.adopt_likes(self._name, key))

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Generic, TypeVar
 
 from redis_counters.errors import UsageError
-from redis_counters.protocol.expiries import Moment, seconds
+from redis_counters.protocol.write.expiries import Moment, seconds
 
 N = TypeVar("N", str, bytes)
 

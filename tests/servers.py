@@ -21,7 +21,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from redis_counters.drivers.supervised import Supervised
+from redis_counters.drivers.process.supervised import Supervised
 
 HOST = "127.0.0.1"
 NOWHERE = 1  # a port that nothing listens at, now or later

@@ -11,7 +11,7 @@ import pytest
 
 from redis_counters import Counters, Event, EventKind, NotPermitted
 from redis_counters.drivers.pacing import MOST_PAUSE
-from redis_counters.protocol.keys import KeySpace
+from redis_counters.protocol.wire.keys import KeySpace
 from redis_counters.testing import LossyLink
 from tests.faces.either import FACES, Either, client_of, closed, once, truth
 from tests.servers import RealServer

@@ -13,7 +13,7 @@ from redis_counters.cli.verifying import Region
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.transport import Asking
 from redis_counters.errors import Unavailable
-from redis_counters.protocol.commands import Command
+from redis_counters.protocol.wire.commands import Command
 
 LEAST = 2  # regions that can be compared
 

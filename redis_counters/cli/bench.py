@@ -17,7 +17,7 @@ from redis.exceptions import RedisClusterException
 from redis_counters import Counters
 from redis_counters.cli import options, output
 from redis_counters.drivers.urls import open_url
-from redis_counters.protocol.keys import DEFAULT_BUCKETS, KeySpace, meta_key, namespace_bytes
+from redis_counters.protocol.wire.keys import DEFAULT_BUCKETS, KeySpace, meta_key, namespace_bytes
 
 PIPELINE = 1000
 COLUMNS = ["one process", "increments", "seconds", "per second", "times INCR"]

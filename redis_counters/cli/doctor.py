@@ -18,11 +18,11 @@ from redis_counters.drivers.redis_py.errors import reply_to_one, translate, tran
 from redis_counters.drivers.redis_py.transports import transport_of
 from redis_counters.drivers.urls import open_url
 from redis_counters.errors import CounterError
-from redis_counters.protocol.answers import list_of
-from redis_counters.protocol.commands import hmget
-from redis_counters.protocol.keys import CLUSTER_BUCKETS, KeySpace, meta_key, namespace_bytes
-from redis_counters.protocol.namespace import look_up_namespace, settled_keys
-from redis_counters.protocol.settings import Settings, make_settings
+from redis_counters.protocol.wire.answers import list_of
+from redis_counters.protocol.wire.commands import hmget
+from redis_counters.protocol.wire.keys import CLUSTER_BUCKETS, KeySpace, meta_key, namespace_bytes
+from redis_counters.protocol.wire.namespace import look_up_namespace, settled_keys
+from redis_counters.protocol.wire.settings import Settings, make_settings
 
 Client = redis.Redis | redis.RedisCluster
 

@@ -8,10 +8,10 @@ from enum import Enum
 
 from redis_counters.drivers.redis_py.errors import NO_SENTINEL
 from redis_counters.errors import CounterError, SchemaMismatch
-from redis_counters.protocol.commands import ErrorReply
-from redis_counters.protocol.keys import KeySpace
-from redis_counters.protocol.permissions import key_patterns, of_a_key
-from redis_counters.protocol.refusals import IN_A_CLUSTER, error_for
+from redis_counters.protocol.wire.acl import key_patterns, of_a_key
+from redis_counters.protocol.wire.commands import ErrorReply
+from redis_counters.protocol.wire.keys import KeySpace
+from redis_counters.protocol.wire.refusals import IN_A_CLUSTER, error_for
 
 # Below this version scripts lack what they need: effects replication by default, HSET of several fields.
 _OLDEST = (6, 2)

@@ -15,7 +15,7 @@ from redis_counters.crdt.slotmap import Half
 from redis_counters.errors import Refused
 
 if TYPE_CHECKING:
-    from redis_counters.protocol.inspection import ActorView, Inspection, RegionView, ShardView
+    from redis_counters.protocol.read.inspection import ActorView, Inspection, RegionView, ShardView
 
 COLUMNS = ["shard", "actor", "total", "floor", "state", "seen", "writer"]
 NUMBERS = ["shard", "total", "floor"]

@@ -17,13 +17,13 @@ from redis_counters.cli.progress import REFRESH
 from redis_counters.drivers.redis_py.transports import transport_of
 from redis_counters.drivers.transport import Asking, Transport
 from redis_counters.drivers.urls import open_url
-from redis_counters.protocol.answers import list_of
-from redis_counters.protocol.commands import Command
-from redis_counters.protocol.janitor import Tally, one_pass, upkeep_of
-from redis_counters.protocol.keys import KeySpace
-from redis_counters.protocol.namespace import look_up_namespace, settled_keys
-from redis_counters.protocol.registry import all_records
-from redis_counters.protocol.settings import Settings, make_settings
+from redis_counters.protocol.upkeep.janitor import Tally, one_pass, upkeep_of
+from redis_counters.protocol.wire.answers import list_of
+from redis_counters.protocol.wire.commands import Command
+from redis_counters.protocol.wire.keys import KeySpace
+from redis_counters.protocol.wire.namespace import look_up_namespace, settled_keys
+from redis_counters.protocol.wire.registry import all_records
+from redis_counters.protocol.wire.settings import Settings, make_settings
 
 T = TypeVar("T")
 

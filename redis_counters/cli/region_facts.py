@@ -6,15 +6,15 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from redis_counters.errors import CounterError
-from redis_counters.protocol.answers import list_of
-from redis_counters.protocol.commands import Command, hgetall, hmget
 from redis_counters.protocol.exchange.beats import Beat, beats_in
-from redis_counters.protocol.exchange.marks import Mark, field_of, mark_of, seen_field
 from redis_counters.protocol.exchange.members import EVICTED, look
 from redis_counters.protocol.exchange.moments import Moment, moments_in, waiting
-from redis_counters.protocol.keys import KeySpace, namespace_bytes
-from redis_counters.protocol.registry import milliseconds_of, time
-from redis_counters.protocol.shard_fields import pairs_of
+from redis_counters.protocol.wire.answers import list_of
+from redis_counters.protocol.wire.commands import Command, hgetall, hmget
+from redis_counters.protocol.wire.keys import KeySpace, namespace_bytes
+from redis_counters.protocol.wire.marks import Mark, field_of, mark_of, seen_field
+from redis_counters.protocol.wire.registry import milliseconds_of, time
+from redis_counters.protocol.wire.shard_fields import pairs_of
 
 
 @dataclass(frozen=True, slots=True)

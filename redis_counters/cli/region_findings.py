@@ -10,13 +10,13 @@ import redis
 from redis_counters.cli.findings import Finding, Level, cut
 from redis_counters.drivers.transport import Transport
 from redis_counters.errors import CounterError
-from redis_counters.protocol.commands import hgetall
 from redis_counters.protocol.exchange.beats import Beat, beats_in
 from redis_counters.protocol.exchange.members import MEMBER
-from redis_counters.protocol.keys import KeySpace, meta_key
-from redis_counters.protocol.registry import milliseconds_of
-from redis_counters.protocol.registry import time as time_of_server
-from redis_counters.protocol.shard_fields import pairs_of
+from redis_counters.protocol.wire.commands import hgetall
+from redis_counters.protocol.wire.keys import KeySpace, meta_key
+from redis_counters.protocol.wire.registry import milliseconds_of
+from redis_counters.protocol.wire.registry import time as time_of_server
+from redis_counters.protocol.wire.shard_fields import pairs_of
 
 _APART = 2.0  # seconds from which on clocks do not agree
 

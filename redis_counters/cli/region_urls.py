@@ -13,7 +13,7 @@ from redis_counters.drivers.redis_py.transports import transport_of
 from redis_counters.drivers.transport import Transport
 from redis_counters.drivers.urls import open_url
 from redis_counters.errors import CounterError, UsageError
-from redis_counters.protocol.exchange.names import check_name
+from redis_counters.protocol.wire.region_names import check_name
 
 REGIONS_VARIABLE = "REDIS_COUNTERS_REGIONS"  # of the environment: NAME=URL NAME=URL ...
 

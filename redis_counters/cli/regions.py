@@ -23,8 +23,8 @@ from redis_counters.drivers.transport import Transport
 from redis_counters.errors import CounterError, UsageError
 from redis_counters.protocol.exchange.members import MEMBER
 from redis_counters.protocol.exchange.renewing import renew
-from redis_counters.protocol.registry import milliseconds_of
-from redis_counters.protocol.registry import time as server_time
+from redis_counters.protocol.wire.registry import milliseconds_of
+from redis_counters.protocol.wire.registry import time as server_time
 
 COLUMNS = ["region", "peer", "state", "lag", "behind", "heartbeat", "clock", "bytes per entry", "entries per second"]
 _NUMBERS = COLUMNS[3:]

@@ -15,14 +15,14 @@ from redis_counters.cli.keeping import connected, driven
 from redis_counters.drivers.chance import mint
 from redis_counters.drivers.transport import Transport
 from redis_counters.errors import CounterError, Refused, UsageError
-from redis_counters.protocol.commands import pieces
-from redis_counters.protocol.folding import Upkeep
-from redis_counters.protocol.janitor import upkeep_of
-from redis_counters.protocol.keys import KeySpace
-from redis_counters.protocol.namespace import open_namespace, opened_keys
-from redis_counters.protocol.resharding import narrow, widen
-from redis_counters.protocol.settings import make_settings
-from redis_counters.protocol.shards import MOST_SHARDS
+from redis_counters.protocol.upkeep.folding import Upkeep
+from redis_counters.protocol.upkeep.janitor import upkeep_of
+from redis_counters.protocol.upkeep.reshard import narrow, widen
+from redis_counters.protocol.wire.commands import pieces
+from redis_counters.protocol.wire.keys import KeySpace
+from redis_counters.protocol.wire.namespace import open_namespace, opened_keys
+from redis_counters.protocol.wire.settings import make_settings
+from redis_counters.protocol.write.shard_counts import MOST_SHARDS
 
 COLUMNS = ["counter", "shards", "what"]
 AT_A_TIME = 1_000  # names between two looks at the progress

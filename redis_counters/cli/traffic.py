@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from redis_counters.cli.region_facts import Facts
 from redis_counters.drivers.transport import Transport
-from redis_counters.protocol.answers import list_of
-from redis_counters.protocol.commands import Command, ErrorReply, Script, hmget, pieces
 from redis_counters.protocol.exchange.notes import ask_for_notes, noted_in
 from redis_counters.protocol.exchange.texts import told_of
-from redis_counters.protocol.keys import KeySpace
-from redis_counters.protocol.refusals import error_for
+from redis_counters.protocol.wire.answers import list_of
+from redis_counters.protocol.wire.commands import Command, ErrorReply, Script, hmget, pieces
+from redis_counters.protocol.wire.keys import KeySpace
+from redis_counters.protocol.wire.refusals import error_for
 
 _LOOKED_UP = 1_000  # names at a time
 _SAMPLE = 10  # of a bucket's entries, those that changed last

@@ -12,7 +12,7 @@ from redis_counters.cli import options, output
 from redis_counters.cli.opened import opened
 from redis_counters.cli.waiting import wait_for_redis
 from redis_counters.errors import CounterError, OutcomeUnknown, Refused, Unavailable, UsageError
-from redis_counters.protocol.refusals import of_many
+from redis_counters.protocol.wire.refusals import of_many
 
 FLUSH_TIMEOUT = 10.0
 MOST = 2**63 - 1  # that one process can count in one counter, up or down

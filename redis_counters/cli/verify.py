@@ -17,7 +17,7 @@ from redis_counters.cli.progress import REFRESH
 from redis_counters.cli.region_facts import check_alike
 from redis_counters.cli.region_urls import Regions, transports, urls_by_region
 from redis_counters.cli.verifying import MOST_GAPS, Comparison, Region, Shard, Verifier
-from redis_counters.protocol.keys import KeySpace
+from redis_counters.protocol.wire.keys import KeySpace
 
 COLUMNS = ["counter", "shard", "region", "entry of", "has", "lacks", "why"]
 _PAUSE = 0.1  # seconds between two looks at what differs

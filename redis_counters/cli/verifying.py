@@ -10,13 +10,13 @@ from redis_counters.cli.differences import Gap, Known, closed, gaps, state_of
 from redis_counters.cli.keeping import driven
 from redis_counters.cli.region_facts import Facts, evicted_of
 from redis_counters.drivers.transport import Asking
-from redis_counters.protocol.answers import list_of
-from redis_counters.protocol.commands import Command, ErrorReply, Script, pieces
 from redis_counters.protocol.exchange.joining import walk_over
 from redis_counters.protocol.exchange.notes import ask_for_notes, noted_in
-from redis_counters.protocol.keys import KeySpace, name_of, shard_of
-from redis_counters.protocol.refusals import error_for
-from redis_counters.protocol.registry import milliseconds_of, scanned, time
+from redis_counters.protocol.wire.answers import list_of
+from redis_counters.protocol.wire.commands import Command, ErrorReply, Script, pieces
+from redis_counters.protocol.wire.keys import KeySpace, name_of, shard_of
+from redis_counters.protocol.wire.refusals import error_for
+from redis_counters.protocol.wire.registry import milliseconds_of, scanned, time
 
 PAGE = 250  # shards that one script reads
 _SCANNED = 1_000  # members of one answer

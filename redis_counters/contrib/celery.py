@@ -20,7 +20,7 @@ from redis_counters.contrib.ending import close
 from redis_counters.contrib.forwarding import Lazy
 from redis_counters.contrib.where import opened
 from redis_counters.counters import Counters
-from redis_counters.protocol.options import OptionsAndUrl
+from redis_counters.protocol.wire.options import OptionsAndUrl
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

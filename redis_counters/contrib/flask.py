@@ -22,8 +22,8 @@ from redis_counters.contrib.idempotency import HEADER, BadKeyError, header_key, 
 from redis_counters.contrib.where import opened
 from redis_counters.counters import Counters
 from redis_counters.errors import CounterError, UsageError
-from redis_counters.protocol.keyed_calls import User
-from redis_counters.protocol.options import OptionsAndUrl
+from redis_counters.protocol.keyed.calls import User
+from redis_counters.protocol.wire.options import OptionsAndUrl
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from hashlib import blake2b
 
-from redis_counters.protocol.keyed_calls import User, user_bytes
+from redis_counters.protocol.keyed.calls import User, user_bytes
 
 HEADER = "Idempotency-Key"
 LONGEST = 255  # characters

@@ -26,8 +26,8 @@ from redis_counters.contrib.ending import TIMEOUT, close_asyncio
 from redis_counters.contrib.idempotency import HEADER, BadKeyError, header_key, scoped
 from redis_counters.contrib.where import opened
 from redis_counters.errors import CounterError, UsageError
-from redis_counters.protocol.keyed_calls import User
-from redis_counters.protocol.options import Options
+from redis_counters.protocol.keyed.calls import User
+from redis_counters.protocol.wire.options import Options
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from redis_counters.crdt.entries import AT, MINUS, PLUS, TILDE, Entry, count_of, entries_of
 from redis_counters.crdt.gcounter import GCounter
 from redis_counters.crdt.pncounter import PNCounter
+from redis_counters.crdt.region_entries import AT, MINUS, PLUS, TILDE, Entry, count_of, entries_of
 from redis_counters.crdt.resettable import ResettableCounter
 from redis_counters.errors import quoted
 

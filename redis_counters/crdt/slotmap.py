@@ -37,7 +37,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from redis_counters.crdt.tally import AT, INT64_MAX, MINUS, PLUS, count_of, tally
+from redis_counters.crdt.field_sums import AT, INT64_MAX, MINUS, PLUS, count_of, tally
 from redis_counters.errors import UsageError
 
 __all__ = ["INT64_MAX", "Half", "Sign", "SlotMap", "fold", "format_fields", "parse", "raise_slots", "tally"]

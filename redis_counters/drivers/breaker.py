@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from redis_counters.drivers.clock import monotonic
-from redis_counters.drivers.dropped import bare
+from redis_counters.drivers.process.finalizer import bare
 from redis_counters.errors import Unavailable
 from redis_counters.events import EventKind
 from redis_counters.protocol.core import Core

@@ -12,9 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from urllib.parse import quote
 
-from redis_counters.drivers import exits
 from redis_counters.drivers.clock import monotonic
-from redis_counters.drivers.supervised import Supervised
+from redis_counters.drivers.process import atexit_hooks as exits
+from redis_counters.drivers.process.supervised import Supervised
 from redis_counters.errors import Outcome, Unavailable, UsageError, not_applied, with_outcome
 
 __all__ = ["EmbeddedServer", "find_server"]

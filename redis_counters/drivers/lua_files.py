@@ -7,7 +7,7 @@ from functools import cache
 from hashlib import sha1
 from pathlib import Path
 
-from redis_counters.protocol.commands import Script
+from redis_counters.protocol.wire.commands import Script
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _INCLUDE = re.compile(rb"^-- include (parts/\w+\.lua)\n", re.MULTILINE)

@@ -18,10 +18,10 @@ from redis_counters.errors import (
     with_outcome,
 )
 from redis_counters.events import EventKind, log
-from redis_counters.protocol.answers import all_answered
-from redis_counters.protocol.commands import Command
 from redis_counters.protocol.core import Core
-from redis_counters.protocol.values import Name, name_shown
+from redis_counters.protocol.wire.answers import all_answered
+from redis_counters.protocol.wire.commands import Command
+from redis_counters.protocol.wire.values import Name, name_shown
 
 R = TypeVar("R")
 

@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Protocol
 
 from redis_counters.drivers.deadline import Deadline
-from redis_counters.protocol.commands import Command
+from redis_counters.protocol.wire.commands import Command
 
 
 class Lane(Protocol):

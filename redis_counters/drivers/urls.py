@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from redis_counters.drivers import sentinel_url
 from redis_counters.errors import UsageError
-from redis_counters.protocol.options import DEFAULTS
+from redis_counters.protocol.wire.options import DEFAULTS
 
 URL_VARIABLE = "REDIS_COUNTERS_URL"  # of the environment
 DEFAULT_URL = "redis://localhost:6379/0"

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from redis_counters.crdt.tally import INT64_MAX
+from redis_counters.crdt.field_sums import INT64_MAX
 from redis_counters.errors import CounterError, NotRecorded, Overflow, SchemaMismatch, quoted, without_traceback
 from redis_counters.events import Event, EventKind, Observer
-from redis_counters.protocol.buffer import Buffer
-from redis_counters.protocol.expiries import Expiries, Expiry, Moment, future_milliseconds
-from redis_counters.protocol.goal import Goal
-from redis_counters.protocol.housekeeping import Housekeeping
-from redis_counters.protocol.orphans import Orphan, revive, told
-from redis_counters.protocol.pump import Steps, flush_round
-from redis_counters.protocol.reads import Reads
-from redis_counters.protocol.settings import Settings
-from redis_counters.protocol.shards import AUTO, Auto, check_shards
+from redis_counters.protocol.journal.recovery import Orphan, revive, told
+from redis_counters.protocol.read.fetch import Reads
 from redis_counters.protocol.stats import Stats
-from redis_counters.protocol.values import Name, name_bytes, signed_amount
-from redis_counters.protocol.writer import Writer
+from redis_counters.protocol.upkeep.schedule import Housekeeping
+from redis_counters.protocol.wire.settings import Settings
+from redis_counters.protocol.wire.values import Name, name_bytes, signed_amount
+from redis_counters.protocol.write.buffer import Buffer
+from redis_counters.protocol.write.expiries import Expiries, Expiry, Moment, future_milliseconds
+from redis_counters.protocol.write.flush_target import Goal
+from redis_counters.protocol.write.round import Steps, flush_round
+from redis_counters.protocol.write.shard_counts import AUTO, Auto, check_shards
+from redis_counters.protocol.write.writer import Writer
 
 MOST_BUFFERED = 50_000  # increments that may lie in the buffer while a round takes longer than the interval
 MOST_EVENTS = 20  # of one kind that are told at a time; how many more there were is told with the last

@@ -18,10 +18,10 @@ import pytest
 import typer
 
 from redis_counters.cli import bench as bench_module
-from redis_counters.cli import demo as demo_module
 from redis_counters.cli.app import app
-from redis_counters.cli.demo import Outcome, Side
-from redis_counters.cli.demo_crew import Crew
+from redis_counters.demo import command as demo_module
+from redis_counters.demo.command import Outcome, Side
+from redis_counters.demo.crew import Crew
 from tests.cli.commands import COMMAND, STARTED, environment, run
 from tests.cli.terminals import on_terminal
 from tests.servers import RealServer

@@ -9,8 +9,8 @@ import subprocess
 
 import pytest
 
-from redis_counters.cli.demo_regions import Outcome
-from redis_counters.cli.demo_regions_view import COLUMNS, bars
+from redis_counters.demo.regions import Outcome
+from redis_counters.demo.regions_view import COLUMNS, bars
 from tests.cli.commands import run
 from tests.cli.terminals import on_terminal
 from tests.cli.test_demo import await_none_left, lined_up, start

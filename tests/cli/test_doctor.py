@@ -24,7 +24,7 @@ from redis_counters.cli.doctor import (
 )
 from redis_counters.cli.findings import Facts, Finding, Level, Trial
 from redis_counters.drivers.redis_py.wire import words
-from redis_counters.protocol.commands import Command, Script, hgetall, hmget
+from redis_counters.protocol.wire.commands import Command, Script, hgetall, hmget
 from tests.cli.commands import run
 from tests.servers import NOWHERE, RealServer
 from tests.topologies import Cluster, Sentinels

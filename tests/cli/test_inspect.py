@@ -13,7 +13,7 @@ import pytest
 
 from redis_counters import Counters
 from redis_counters.cli import inspection
-from redis_counters.protocol.inspection import ActorView, RegionView
+from redis_counters.protocol.read.inspection import ActorView, RegionView
 from redis_counters.testing import LossyLink
 from tests.cli.commands import run
 from tests.servers import RealServer

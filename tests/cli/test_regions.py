@@ -15,8 +15,8 @@ from redis_counters import Counters
 from redis_counters.cli.region_urls import transports
 from redis_counters.cli.regions import Row, _cells
 from redis_counters.cli.traffic import traffic, versions
-from redis_counters.protocol.commands import Command, Script
-from redis_counters.protocol.keys import KeySpace
+from redis_counters.protocol.wire.commands import Command, Script
+from redis_counters.protocol.wire.keys import KeySpace
 from redis_counters.testing import LossyLink
 from tests.cli.commands import COMMAND, TIMEOUT, environment, run, start
 from tests.cli.terminals import on_terminal

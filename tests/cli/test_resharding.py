@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from redis_counters import Counters
-from redis_counters.protocol.keys import KeySpace
+from redis_counters.protocol.wire.keys import KeySpace
 from tests.cli.commands import run
 from tests.faces.either import truth
 from tests.servers import RealServer

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from redis_counters.protocol.keys import KeySpace
+from redis_counters.protocol.wire.keys import KeySpace
 from tests.cli.commands import run
 from tests.servers import RealServer
 

@@ -13,7 +13,7 @@ import pytest
 from redis_counters import Counters, Unavailable
 from redis_counters.drivers.tasks.keyed import keyed_of as keyed_of_tasks
 from redis_counters.drivers.threads.keyed import keyed_of as keyed_of_threads
-from redis_counters.protocol.keys import KeySpace, meta_key
+from redis_counters.protocol.wire.keys import KeySpace, meta_key
 from tests.faces.either import Either
 from tests.topologies.clusters import Cluster, slot_of
 from tests.topologies.nodes import Node

@@ -9,8 +9,8 @@ from redis_counters.drivers.redis_py.asked import passing
 from redis_counters.drivers.redis_py.hash_slots import Redirection, hash_slot_of, redirection
 from redis_counters.drivers.redis_py.under_way import ASKING, least
 from redis_counters.errors import Unavailable
-from redis_counters.protocol.commands import Command, ErrorReply, NoAnswer, Script, hgetall
-from redis_counters.protocol.keys import KeySpace, meta_key
+from redis_counters.protocol.wire.commands import Command, ErrorReply, NoAnswer, Script, hgetall
+from redis_counters.protocol.wire.keys import KeySpace, meta_key
 
 KEYS = KeySpace(b"rc", 64)
 

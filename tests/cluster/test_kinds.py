@@ -14,7 +14,7 @@ import pytest
 from redis_counters import Unavailable
 from redis_counters.drivers.redis_py.cluster import ClusterLane
 from redis_counters.drivers.redis_py.cluster_asyncio import ClusterLaneAsyncio
-from redis_counters.protocol.commands import Command
+from redis_counters.protocol.wire.commands import Command
 from redis_counters.testing import LossyLink
 from tests.cluster.links import Links, through
 from tests.cluster.support import at, held_up

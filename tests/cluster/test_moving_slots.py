@@ -13,8 +13,8 @@ import pytest
 
 from redis_counters import Counters, Unavailable
 from redis_counters.drivers import lua_files
-from redis_counters.protocol.commands import ErrorReply, Script
-from redis_counters.protocol.keyed_homes import refused
+from redis_counters.protocol.keyed.key_shards import refused
+from redis_counters.protocol.wire.commands import ErrorReply, Script
 from tests.cluster.support import KEYS, NAMES, held_up, writing
 from tests.faces.either import FACES, Either
 from tests.topologies.clusters import Cluster, Moving, slot_of

@@ -13,8 +13,8 @@ from redis.asyncio.cluster import ClusterNode as AsyncioNode
 from redis_counters import Counters, Unavailable
 from redis_counters.drivers.breaker import FAILURES
 from redis_counters.drivers.redis_py import cluster as blocking
-from redis_counters.protocol.keyed_calls import Call, Once
-from redis_counters.protocol.keys import KeySpace
+from redis_counters.protocol.keyed.calls import Call, Once
+from redis_counters.protocol.wire.keys import KeySpace
 from tests.cluster.support import KEYS, at, connections, keyed_of, lose_one, no_more_connections
 from tests.faces.either import FACES, Either
 from tests.keyed.support import done

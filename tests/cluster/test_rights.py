@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from redis_counters import NotPermitted
-from redis_counters.protocol.keyed_calls import Call, Once
-from redis_counters.protocol.keys import meta_key
+from redis_counters.protocol.keyed.calls import Call, Once
+from redis_counters.protocol.wire.keys import meta_key
 from tests.cluster.support import KEYS, keyed_of
 from tests.faces.either import FACES, Either
 from tests.keyed.support import done

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redis_counters.crdt.moved import beyond, copies_in, copy_name, is_copy
-from redis_counters.crdt.tally import tally
+from redis_counters.crdt.field_sums import tally
+from redis_counters.crdt.shard_copies import beyond, copies_in, copy_name, is_copy
 
 COUNT = st.integers(0, 2**70)
 

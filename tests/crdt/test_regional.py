@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redis_counters.crdt.moved import beyond
+from redis_counters.crdt.field_sums import tally
 from redis_counters.crdt.regional import RegionalShard, as_text, parse_fields, parse_text
+from redis_counters.crdt.shard_copies import beyond
 from redis_counters.crdt.slotmap import SlotMap, format_fields
-from redis_counters.crdt.tally import tally
 
 from .test_slotmap import slot_maps
 

@@ -218,7 +218,7 @@ def test_an_actor_folded_by_somebody_else_goes_on_as_another(any_server: RealSer
 def _folder(server: RealServer) -> Any:
     """Return a janitor: it closes and folds, by the library's own script, every open actor in a counter's shard 0."""
     from redis_counters.drivers import lua_files
-    from redis_counters.protocol.commands import Script
+    from redis_counters.protocol.wire.commands import Script
 
     client: Any = server.client()
 

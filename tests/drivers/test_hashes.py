@@ -15,7 +15,7 @@ from redis_counters import Counters
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.redis_py.clients import take_connection
 from redis_counters.drivers.redis_py.hashes import LONGEST_KNOWN, MOST_KNOWN, Hashes
-from redis_counters.protocol.commands import Command, Question, Script
+from redis_counters.protocol.wire.commands import Command, Question, Script
 from tests.servers import RealServer
 from tests.waiting import PATIENCE
 

@@ -13,7 +13,8 @@ import redis
 
 from redis_counters import Counters
 from redis_counters.asyncio import Counters as AsyncioCounters
-from redis_counters.drivers import exits, forks
+from redis_counters.drivers.process import atexit_hooks as exits
+from redis_counters.drivers.process import fork_hooks as forks
 from redis_counters.drivers.tasks import TaskRunner
 from tests.faces.either import truth
 from tests.servers import RealServer

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from redis_counters import Counters, Event, EventKind
-from redis_counters.protocol import housekeeping
-from redis_counters.protocol.janitor import Tally, one_pass, upkeep_of
-from redis_counters.protocol.settings import make_settings
+from redis_counters.protocol.upkeep import schedule as housekeeping
+from redis_counters.protocol.upkeep.janitor import Tally, one_pass, upkeep_of
+from redis_counters.protocol.wire.settings import make_settings
 from tests.faces.either import FACES, Either, client_of, closed, commandstats, reset_stats, truth
 from tests.protocol.cleaning import LONG, UPKEEP, House, drive
 from tests.servers import RealServer

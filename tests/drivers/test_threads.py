@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from redis_counters import Counters
-from redis_counters.drivers import exits
+from redis_counters.drivers.process import atexit_hooks as exits
 from tests.faces.either import truth
 from tests.servers import RealServer
 from tests.waiting import until

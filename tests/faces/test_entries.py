@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from redis_counters import Counters, WrongType
-from redis_counters.protocol.keys import KeySpace, bucket_of
+from redis_counters.protocol.wire.keys import KeySpace, bucket_of
 from tests.faces.either import FACES, Either
 from tests.servers import RealServer
 

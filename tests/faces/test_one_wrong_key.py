@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from redis_counters import Refused, WrongType
-from redis_counters.protocol.keys import KeySpace
+from redis_counters.protocol.wire.keys import KeySpace
 from tests.cli.commands import run
 from tests.faces.either import FACES, Either
 from tests.servers import RealServer

@@ -17,10 +17,10 @@ import redis_counters
 import redis_counters.asyncio
 from redis_counters import CounterError, Durability, Outcome, Unavailable, errors
 from redis_counters.drivers import embedded
-from redis_counters.drivers.journal_file import JournalFile
+from redis_counters.drivers.journal.file import JournalFile
 from redis_counters.drivers.tasks import runner as tasks_runner
 from redis_counters.drivers.threads import runner as threads_runner
-from redis_counters.protocol.keys import KeySpace
+from redis_counters.protocol.wire.keys import KeySpace
 from tests.docs.pages import ROOT, code, section, table
 from tests.faces.either import FACES, Either
 from tests.servers import NOWHERE, RealServer

@@ -16,8 +16,8 @@ from redis_counters.asyncio import Counter as AsyncioCounter
 from redis_counters.asyncio import Counters as AsyncioCounters
 from redis_counters.asyncio import Exchange as AsyncioExchange
 from redis_counters.asyncio import Likes as AsyncioLikes
-from redis_counters.protocol.options import DEFAULTS, Options, OptionsAndUrl
-from redis_counters.protocol.settings import Settings, make_settings
+from redis_counters.protocol.wire.options import DEFAULTS, Options, OptionsAndUrl
+from redis_counters.protocol.wire.settings import Settings, make_settings
 from tests.servers import RealServer
 
 PAIRS = [

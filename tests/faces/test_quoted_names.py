@@ -14,7 +14,7 @@ import redis
 
 from redis_counters import CounterError, Event
 from redis_counters.errors import quoted
-from redis_counters.protocol.keys import KeySpace
+from redis_counters.protocol.wire.keys import KeySpace
 from tests.cli.commands import run
 from tests.faces.either import FACES, Either
 from tests.servers import NOWHERE, RealServer

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from redis_counters import Counters, CounterValue, Refused
-from redis_counters.protocol.cached_reads import MOST_AHEAD
+from redis_counters.protocol.read.cache import MOST_AHEAD
 from tests.faces.either import FACES, Either, commandstats, reset_stats
 from tests.servers import RealServer
 

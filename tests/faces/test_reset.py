@@ -26,8 +26,8 @@ from redis_counters import (
     WrongType,
 )
 from redis_counters.drivers import deadline, lua_files
-from redis_counters.protocol.commands import Script
-from redis_counters.protocol.keys import KeySpace
+from redis_counters.protocol.wire.commands import Script
+from redis_counters.protocol.wire.keys import KeySpace
 from redis_counters.testing import LossyLink
 from tests.cluster.support import lose_one
 from tests.drivers.test_durability import follower_of

@@ -112,7 +112,7 @@ def test_no_need_for_typing_extensions() -> None:
     code = """
 import sys
 sys.modules["typing_extensions"] = None
-import redis_counters, redis_counters.asyncio, redis_counters.protocol.settings
+import redis_counters, redis_counters.asyncio, redis_counters.protocol.wire.settings
 import inspect
 assert "flush_interval" in inspect.signature(redis_counters.Counters).parameters
 print("fine")

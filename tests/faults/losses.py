@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 
-from redis_counters.protocol.keys import KeySpace
+from redis_counters.protocol.wire.keys import KeySpace
 from tests.cluster.losing import leave_behind, take_over
 from tests.faults.sides import NAME, OURS
 from tests.faults.world import Client, World

@@ -16,12 +16,12 @@ import redis
 
 from redis_counters.crdt.slotmap import parse
 from redis_counters.drivers.lua_files import text
-from redis_counters.protocol.actor import Phase
-from redis_counters.protocol.buffer import Buffer
-from redis_counters.protocol.commands import Command, ErrorReply, Script
-from redis_counters.protocol.keys import KeySpace
-from redis_counters.protocol.settings import make_settings
-from redis_counters.protocol.writer import Request, Writer
+from redis_counters.protocol.wire.commands import Command, ErrorReply, Script
+from redis_counters.protocol.wire.keys import KeySpace
+from redis_counters.protocol.wire.settings import make_settings
+from redis_counters.protocol.write.actor import Phase
+from redis_counters.protocol.write.buffer import Buffer
+from redis_counters.protocol.write.writer import Request, Writer
 
 NAMES = (b"x", b"y", b"z")
 BUCKETS = 2

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from redis_counters.drivers import journal_format
-from redis_counters.drivers.journal_file import JournalFile
-from redis_counters.drivers.journal_mark import Mark, read_mark
-from redis_counters.drivers.journal_salvage import examine
-from redis_counters.protocol.journal import Changes, Head, Slot, Stored
-from redis_counters.protocol.slots import Kind
+from redis_counters.drivers.journal import format as journal_format
+from redis_counters.drivers.journal.file import JournalFile
+from redis_counters.drivers.journal.mark import Mark, read_mark
+from redis_counters.drivers.journal.salvage import examine
+from redis_counters.protocol.journal.changes import Changes, Head, Slot, Stored
+from redis_counters.protocol.write.slot_totals import Kind
 
 NOTHING: dict[str, Any] = {
     "buckets": None,

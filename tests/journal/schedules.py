@@ -12,14 +12,14 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from redis_counters.protocol.actor import Phase
-from redis_counters.protocol.buffer import Buffer
-from redis_counters.protocol.journal import Stored
-from redis_counters.protocol.orphans import Orphan, revive
-from redis_counters.protocol.pump import TELLING
-from redis_counters.protocol.recorder import head_of
-from redis_counters.protocol.settings import Settings
-from redis_counters.protocol.writer import Request, Writer
+from redis_counters.protocol.journal.changes import Stored
+from redis_counters.protocol.journal.recorder import head_of
+from redis_counters.protocol.journal.recovery import Orphan, revive
+from redis_counters.protocol.wire.settings import Settings
+from redis_counters.protocol.write.actor import Phase
+from redis_counters.protocol.write.buffer import Buffer
+from redis_counters.protocol.write.round import TELLING
+from redis_counters.protocol.write.writer import Request, Writer
 from tests.journal.adversary import NAMES, Client, Outcome, Schedule
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from redis_counters.protocol import orphans
-from redis_counters.protocol.actor import Actor, Phase
-from redis_counters.protocol.intake import Intake
-from redis_counters.protocol.journal import Changes, Stored
-from redis_counters.protocol.recorder import Recorder
+from redis_counters.protocol.journal import recovery as orphans
+from redis_counters.protocol.journal.changes import Changes, Stored
+from redis_counters.protocol.journal.recorder import Recorder
+from redis_counters.protocol.write.accumulator import Intake
+from redis_counters.protocol.write.actor import Actor, Phase
 from tests.journal import schedules
 from tests.journal.schedules import JournalSchedule
 from tests.servers import RealServer

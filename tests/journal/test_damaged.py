@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from redis_counters import EventKind
-from redis_counters.drivers.journal_file import sweep
+from redis_counters.drivers.journal.file import sweep
 from tests.faces.either import FACES, Either, truth
 from tests.journal.killing import killed_at
 from tests.journal.processes import program, run

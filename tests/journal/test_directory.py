@@ -101,7 +101,7 @@ from redis_counters import Counters
 with Counters.from_url(sys.argv[1]) as counters:
     counters.incr("x")
     counters.flush()
-assert "sqlite3" not in sys.modules and "redis_counters.drivers.journal" not in sys.modules
+assert "sqlite3" not in sys.modules and "redis_counters.drivers.journal.client" not in sys.modules
 """
     environment = {**os.environ, "HOME": str(tmp_path)}
     subprocess.run([sys.executable, "-c", text, any_server.url], check=True, cwd=ROOT, env=environment, timeout=60)
@@ -288,7 +288,7 @@ def test_not_recorded_is_not_counted(any_server: RealServer, tmp_path: Path, mon
     import sqlite3
 
     from redis_counters import Counters
-    from redis_counters.drivers.journal_file import JournalFile
+    from redis_counters.drivers.journal.file import JournalFile
 
     with Counters.from_url(any_server.url, journal=tmp_path, journal_mode="always") as counters:
         counters.incr("x")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from redis_counters.drivers import journal_salvage
+from redis_counters.drivers.journal import salvage as journal_salvage
 from tests.journal.flipping import JOURNALS, Case, made, verdict
 
 FLIPS = 120

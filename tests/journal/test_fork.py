@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from redis_counters import Counters, Event, EventKind
-from redis_counters.drivers import journal, journal_locks
-from redis_counters.protocol.options import JournalMode, Options
+from redis_counters.drivers.journal import client as journal
+from redis_counters.drivers.journal import locks as journal_locks
+from redis_counters.protocol.wire.options import JournalMode, Options
 from tests.faces.either import FACES, Either, truth
 from tests.journal.processes import program, run
 from tests.journal.test_take_over import AWAY, kinds, told
@@ -121,9 +122,9 @@ ORPHANED = program(
     killed()
     """,
     before="""
-import redis_counters.drivers.journal
+import redis_counters.drivers.journal.client
 
-redis_counters.drivers.journal.SEEK = 0.0
+redis_counters.drivers.journal.client.SEEK = 0.0
 
 async def count_on(counters, living, address, whole):
     global url

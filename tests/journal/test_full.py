@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from redis_counters import Event, EventKind, Unavailable
-from redis_counters.drivers.journal_errors import cause
-from redis_counters.drivers.journal_file import JournalFile
-from redis_counters.protocol.journal import Stored
-from redis_counters.protocol.slots import Kind
+from redis_counters.drivers.journal.errors import cause
+from redis_counters.drivers.journal.file import JournalFile
+from redis_counters.protocol.journal.changes import Stored
+from redis_counters.protocol.write.slot_totals import Kind
 from tests.faces.either import FACES, Either, truth
 from tests.journal.flipping import changes
 from tests.journal.test_directory import full, mounted

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from redis_counters import EventKind
-from redis_counters.protocol.commands import Command, Script
+from redis_counters.protocol.wire.commands import Command, Script
 from tests.faces.either import FACES, Either, truth
 from tests.journal.processes import program, run
 from tests.journal.test_take_over import kinds, told
@@ -42,7 +42,7 @@ UNSENT = program("""
 """)
 
 TALLIED = program("""
-    from redis_counters.drivers.journal_file import JournalFile
+    from redis_counters.drivers.journal.file import JournalFile
     counters = counters_of(flush_interval=60, buckets=1)
     counters.incr("x", 3)
     await done(counters.flush())

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from redis_counters.protocol.buffer import Buffer
-from redis_counters.protocol.commands import Script
-from redis_counters.protocol.journal import Stored
-from redis_counters.protocol.keys import KeySpace
-from redis_counters.protocol.orphans import revive
-from redis_counters.protocol.recorder import Recorder
-from redis_counters.protocol.settings import make_settings
-from redis_counters.protocol.slots import Kind
-from redis_counters.protocol.writer import Writer
+from redis_counters.protocol.journal.changes import Stored
+from redis_counters.protocol.journal.recorder import Recorder
+from redis_counters.protocol.journal.recovery import revive
+from redis_counters.protocol.wire.commands import Script
+from redis_counters.protocol.wire.keys import KeySpace
+from redis_counters.protocol.wire.settings import make_settings
+from redis_counters.protocol.write.buffer import Buffer
+from redis_counters.protocol.write.slot_totals import Kind
+from redis_counters.protocol.write.writer import Writer
 
 KEYS = KeySpace(b"rc", 1)
 

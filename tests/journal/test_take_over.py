@@ -10,7 +10,9 @@ import pytest
 import redis
 
 from redis_counters import Event, EventKind
-from redis_counters.drivers import journal, journal_reading, journal_salvage
+from redis_counters.drivers.journal import client as journal
+from redis_counters.drivers.journal import reading as journal_reading
+from redis_counters.drivers.journal import salvage as journal_salvage
 from tests.faces.either import FACES, Either, truth
 from tests.journal.processes import program, run, start
 from tests.servers import RealServer

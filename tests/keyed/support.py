@@ -7,7 +7,7 @@ from typing import Any
 
 import redis
 
-from redis_counters.protocol.keys import KeySpace
+from redis_counters.protocol.wire.keys import KeySpace
 from tests.servers import RealServer
 
 KEYS = KeySpace(b"rc", 16)

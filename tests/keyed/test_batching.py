@@ -16,7 +16,7 @@ from redis_counters.asyncio import Counters as AsyncioCounters
 from redis_counters.drivers.tasks import keyed as keyed_tasks
 from redis_counters.drivers.threads import keyed as keyed_threads
 from redis_counters.drivers.threads.keyed import KeyedThreads, keyed_of
-from redis_counters.protocol.keyed_calls import Call, Like
+from redis_counters.protocol.keyed.calls import Call, Like
 from redis_counters.testing import LossyLink
 from tests.faces.either import FACES, Either, commandstats, reset_stats, truth
 from tests.keyed.support import done

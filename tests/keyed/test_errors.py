@@ -12,7 +12,7 @@ import pytest
 from redis_counters import CounterError, KeyConflict, Outcome, Unavailable
 from redis_counters.drivers.breaker import FAILURES
 from redis_counters.errors import not_applied
-from redis_counters.protocol.keyed_calls import Has, Like, Once, Plain, Seed
+from redis_counters.protocol.keyed.calls import Has, Like, Once, Plain, Seed
 from tests.faces.either import FACES, Either
 from tests.keyed.support import done
 from tests.servers import NOWHERE, RealServer

@@ -9,15 +9,15 @@ import pytest
 import redis
 
 from redis_counters.errors import CounterError, SchemaMismatch, Unavailable, WrongType
-from redis_counters.protocol.buffer import Buffer
-from redis_counters.protocol.cached_reads import Ticket
-from redis_counters.protocol.commands import Command, ErrorReply, Script
-from redis_counters.protocol.keyed import Keyed
-from redis_counters.protocol.keyed_calls import Call, Has, Like, Once, Seed
-from redis_counters.protocol.keyed_homes import HOME_AGE
-from redis_counters.protocol.reads import Reads
-from redis_counters.protocol.settings import make_settings
-from redis_counters.protocol.writer import Writer
+from redis_counters.protocol.keyed.batch import Keyed
+from redis_counters.protocol.keyed.calls import Call, Has, Like, Once, Seed
+from redis_counters.protocol.keyed.key_shards import HOME_AGE
+from redis_counters.protocol.read.cache import Ticket
+from redis_counters.protocol.read.fetch import Reads
+from redis_counters.protocol.wire.commands import Command, ErrorReply, Script
+from redis_counters.protocol.wire.settings import make_settings
+from redis_counters.protocol.write.buffer import Buffer
+from redis_counters.protocol.write.writer import Writer
 from tests.keyed.support import KEYS
 from tests.protocol.by_hand import run
 from tests.servers import RealServer

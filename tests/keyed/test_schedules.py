@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from redis_counters.crdt.slotmap import parse
-from redis_counters.protocol.commands import Command, ErrorReply, Script
-from redis_counters.protocol.keyed_calls import Call, Like, Once, Seed
+from redis_counters.protocol.keyed.calls import Call, Like, Once, Seed
+from redis_counters.protocol.wire.commands import Command, ErrorReply, Script
 from tests.keyed.support import KEYS, records, users
 from tests.keyed.test_protocol import Client
 from tests.protocol.by_hand import run

@@ -12,8 +12,8 @@ import pytest
 import redis
 
 from redis_counters import Counters, Overflow, UsageError, WrongType
-from redis_counters.crdt.tally import INT64_MAX
-from redis_counters.protocol.janitor import Tally, one_pass, upkeep_of
+from redis_counters.crdt.field_sums import INT64_MAX
+from redis_counters.protocol.upkeep.janitor import Tally, one_pass, upkeep_of
 from tests.faces.either import FACES, Either, truth
 from tests.keyed.support import KEYS, done
 from tests.lifecycle.children import ended_well, forked

@@ -13,7 +13,7 @@ from redis_counters import Counters
 from redis_counters.drivers.threads import keyed as keyed_threads
 from redis_counters.drivers.threads.background import Bell
 from redis_counters.drivers.threads.keyed import KeyedThreads, _Group, keyed_of
-from redis_counters.protocol.keyed_calls import Like
+from redis_counters.protocol.keyed.calls import Like
 from tests.servers import RealServer
 from tests.waiting import PATIENCE, until
 

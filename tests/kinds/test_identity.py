@@ -18,7 +18,7 @@ import pytest
 from redis_counters import Counters
 from redis_counters.drivers import chance
 from redis_counters.drivers.redis_py import lanes, wire
-from redis_counters.protocol.commands import Command
+from redis_counters.protocol.wire.commands import Command
 from tests.faces.either import FACES, Either, truth
 from tests.servers import RealServer
 

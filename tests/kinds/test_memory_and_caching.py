@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from redis_counters import BufferFull, CounterError, Unavailable
-from redis_counters.protocol import reads
-from redis_counters.protocol.cached_reads import MOST_FAILURES
-from redis_counters.protocol.reads import MOST_CACHED
+from redis_counters.protocol.read import fetch as reads
+from redis_counters.protocol.read.cache import MOST_FAILURES
+from redis_counters.protocol.read.fetch import MOST_CACHED
 from tests.faces.either import FACES, Either, client_of, closed, once
 from tests.servers import RealServer
 

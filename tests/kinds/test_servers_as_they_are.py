@@ -14,7 +14,7 @@ from redis.crc import key_slot
 import redis_counters
 from redis_counters import Counters
 from redis_counters.drivers import lua_files
-from redis_counters.protocol.commands import Script
+from redis_counters.protocol.wire.commands import Script
 from tests.faces.either import FACES, Either, truth
 from tests.lua.calls import Bucket
 from tests.lua.scenarios import SCENARIOS

@@ -14,7 +14,7 @@ import redis.asyncio
 
 from redis_counters import UsageError
 from redis_counters.asyncio import Counters
-from redis_counters.drivers import forks
+from redis_counters.drivers.process import fork_hooks as forks
 from tests.faces.either import truth
 from tests.servers import RealServer
 from tests.waiting import PATIENCE, until_async

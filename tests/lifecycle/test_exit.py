@@ -144,7 +144,7 @@ def last():
     print(sum(counted))
 """
         + """
-import redis_counters.drivers.exits as exits
+import redis_counters.drivers.process.atexit_hooks as exits
 exits.stop_at_exit("the test", last)
 """,
         any_server.url,

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from redis_counters.drivers import forks
+from redis_counters.drivers.process import fork_hooks as forks
 from tests.lifecycle.children import FORKS, ended_well, forked, program
 from tests.waiting import PATIENCE, until
 

@@ -17,7 +17,8 @@ import pytest
 import redis
 
 from redis_counters import Counters, UsageError
-from redis_counters.drivers import forks, signs
+from redis_counters.drivers.process import fork_hooks as forks
+from redis_counters.drivers.process import wiped_page as signs
 from tests.faces.either import FACES, Either, closed, truth
 from tests.lifecycle.children import FORKS, ended_well, forked, forked_in_c, program
 from tests.servers import RealServer
@@ -339,7 +340,8 @@ def refuse(*arguments, **options):
     raise OSError
 
 mmap.mmap = refuse
-from redis_counters.drivers import forks, signs
+from redis_counters.drivers.process import fork_hooks as forks
+from redis_counters.drivers.process import wiped_page as signs
 
 assert not signs.wiped(forks.here)
 from redis_counters import Counters

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from redis_counters.drivers import forks, signs
+from redis_counters.drivers.process import fork_hooks as forks
+from redis_counters.drivers.process import wiped_page as signs
 from tests.faces.either import truth
 from tests.lifecycle.children import FORKS
 from tests.lifecycle.web_server import WebServer

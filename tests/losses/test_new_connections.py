@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from redis_counters.protocol import looks
-from redis_counters.protocol.keys import KeySpace
+from redis_counters.protocol.wire.keys import KeySpace
+from redis_counters.protocol.write import looks
 from tests.faces.either import FACES, Either
 from tests.losses.witness import NAMES, count, others_see
 from tests.servers import RealServer

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import pytest
 
 from redis_counters import Counters, Unavailable
-from redis_counters.protocol import looks
-from redis_counters.protocol.keys import KeySpace
+from redis_counters.protocol.wire.keys import KeySpace
+from redis_counters.protocol.write import looks
 from tests.faces.either import Either
 
 LIMIT = 20.0  # seconds, on a busy machine, for what takes two; what nobody notices comes back after 30, or never

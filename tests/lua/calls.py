@@ -10,7 +10,7 @@ import redis
 
 from redis_counters.crdt.slotmap import SlotMap, parse
 from redis_counters.drivers import lua_files
-from redis_counters.protocol.commands import CONTRACTS, Argument, Script
+from redis_counters.protocol.wire.commands import CONTRACTS, Argument, Script
 from tests.lua.headers import header
 
 Answer = tuple[str | bytes | int, ...]

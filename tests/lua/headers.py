@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from redis_counters.drivers import lua_files
-from redis_counters.protocol.commands import Script
+from redis_counters.protocol.wire.commands import Script
 
 _BLOCK = re.compile(r"--\[\[\n(.*?)\n\]\]\n", re.DOTALL)
 _SECTION = re.compile(r"(KEYS|ARGV|REPLY|ERROR|COST) +")

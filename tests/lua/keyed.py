@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from redis_counters.protocol.commands import Script
+from redis_counters.protocol.wire.commands import Script
 from tests.lua.calls import GENERATION, INDEX, REGISTRY, Answer, Bucket
 
 LENGTH = 10_000  # milliseconds of a slice

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from redis_counters.protocol.commands import Script
+from redis_counters.protocol.wire.commands import Script
 from tests.lua import keyed, regions
 from tests.lua.calls import GENERATION, INDEX, META, OWNER, REGISTRY, Answer, Bucket, key
 

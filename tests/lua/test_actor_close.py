@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from redis_counters.protocol.commands import Script
+from redis_counters.protocol.wire.commands import Script
 from tests.lua.calls import REGISTRY, Bucket, key
 from tests.lua.scenarios import full_memory
 

@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from redis_counters.drivers import lua_files
-from redis_counters.protocol.commands import Script
+from redis_counters.protocol.wire.commands import Script
 from tests.lua.calls import INDEX, REGISTRY, Bucket, key
 from tests.lua.regions import MARKS, OTHER, PEER, changes, join, merge, merged_key, stamps, told
 from tests.lua.scenarios import denied, full_memory, read_only

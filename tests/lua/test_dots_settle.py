@@ -10,7 +10,7 @@ import random
 import pytest
 import redis
 
-from redis_counters.protocol.commands import Script
+from redis_counters.protocol.wire.commands import Script
 from tests.lua.calls import INDEX, LONG, REGISTRY, Bucket, key
 from tests.lua.regions import changes, digest, enter, join, member, merge, note, read, settle, stamps, to_settle, told
 from tests.lua.scenarios import denied, full_memory

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import redis
 
-from redis_counters.crdt.tally import tally
+from redis_counters.crdt.field_sums import tally
 from redis_counters.drivers import lua_files
-from redis_counters.protocol.commands import Script
+from redis_counters.protocol.wire.commands import Script
 from tests.lua.calls import INDEX, REGISTRY, Answer, Bucket, key
 from tests.lua.regions import MARKS, OTHER, PEER, digest, drop, join, merge, merged_key, note, repair, told
 from tests.lua.scenarios import denied, full_memory, read_only

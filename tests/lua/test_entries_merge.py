@@ -9,10 +9,10 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from redis_counters.crdt.field_sums import tally
 from redis_counters.crdt.regional import RegionalShard, parse_fields, parse_text
-from redis_counters.crdt.tally import tally
 from redis_counters.drivers import lua_files
-from redis_counters.protocol.commands import Script
+from redis_counters.protocol.wire.commands import Script
 from tests.crdt.test_regional import texts
 from tests.lua import keyed, regions
 from tests.lua.calls import INDEX, LONG, REGISTRY, Bucket, key

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from redis_counters.crdt.regional import as_text, parse_fields, parse_text
 from redis_counters.crdt.slotmap import SlotMap, format_fields
 from redis_counters.drivers import lua_files
-from redis_counters.protocol.commands import Script
+from redis_counters.protocol.wire.commands import Script
 from tests.crdt.test_regional import entries, own_dots, places
 from tests.crdt.test_slotmap import slot_maps
 from tests.lua import keyed

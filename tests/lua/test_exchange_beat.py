@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from redis_counters.drivers import lua_files
-from redis_counters.protocol.commands import Script
+from redis_counters.protocol.wire.commands import Script
 from tests.lua.calls import Bucket
 from tests.lua.regions import MARKS, beat
 from tests.lua.scenarios import full_memory

@@ -9,7 +9,7 @@ from typing import Any
 import fakeredis
 import pytest
 
-from redis_counters.protocol.commands import Script
+from redis_counters.protocol.wire.commands import Script
 from tests.lua import regions
 from tests.lua.calls import INDEX, REGISTRY, Bucket, key
 from tests.lua.regions import changes, digest, join, merge, merged_key, read, repair, stamps, told

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 
-from redis_counters.protocol.commands import Script
+from redis_counters.protocol.wire.commands import Script
 from tests.lua import keyed
 from tests.lua.calls import GENERATION, INDEX, REGISTRY, Bucket, key
 from tests.lua.scenarios import denied, full_memory, read_only

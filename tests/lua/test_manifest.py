@@ -9,8 +9,8 @@ import pytest
 
 from redis_counters import Counters
 from redis_counters.drivers import lua_files
-from redis_counters.protocol.commands import CONTRACTS, Script
-from redis_counters.protocol.permissions import CALLS
+from redis_counters.protocol.wire.acl import CALLS
+from redis_counters.protocol.wire.commands import CONTRACTS, Script
 from tests.lua import source
 from tests.lua.calls import HIGHEST, Answer, Bucket, key
 from tests.lua.headers import Shape, header, parse

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from redis_counters.protocol.commands import Argument, Script
+from redis_counters.protocol.wire.commands import Argument, Script
 from tests.lua.calls import META, Answer, Bucket
 from tests.lua.scenarios import full_memory, read_only
 

@@ -10,8 +10,8 @@ import pytest
 import redis
 
 from redis_counters.drivers import lua_files
-from redis_counters.protocol.commands import Script
 from redis_counters.protocol.exchange.notes import names_in
+from redis_counters.protocol.wire.commands import Script
 from tests.lua import keyed
 from tests.lua.calls import INDEX, REGISTRY, Bucket, key
 from tests.lua.regions import changes, enter, join, member, merge, note, notes, read, settle, to_settle, told

@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from redis_counters.drivers import lua_files
-from redis_counters.protocol.commands import Script
+from redis_counters.protocol.wire.commands import Script
 from tests.lua import keyed
 from tests.lua.calls import GENERATION, HIGHEST, INDEX, REGISTRY, Bucket, key
 from tests.lua.keyed import LENGTH, TTL, counted, once

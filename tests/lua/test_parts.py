@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from redis_counters.drivers import lua_files
-from redis_counters.protocol.commands import Script
+from redis_counters.protocol.wire.commands import Script
 from tests.lua import source
 
 FOLDER = lua_files.lua_folder()

@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from redis_counters.drivers import lua_files
-from redis_counters.protocol.commands import Script
+from redis_counters.protocol.wire.commands import Script
 from tests.lua.calls import GENERATION, INDEX, LONG, META, REGISTRY, Bucket, key
 from tests.lua.regions import MARKS, changes, forget, join, members, set_marks, stamps, told
 from tests.lua.scenarios import full_memory, opened_namespace, read_only

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import redis
 
-from redis_counters.crdt.moved import beyond
+from redis_counters.crdt.shard_copies import beyond
 from redis_counters.drivers import lua_files
-from redis_counters.protocol.commands import Script
+from redis_counters.protocol.wire.commands import Script
 from tests.lua.calls import INDEX, REGISTRY, Answer, Bucket, key
 from tests.lua.regions import join, read, stamps
 from tests.lua.scenarios import full_memory

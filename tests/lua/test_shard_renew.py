@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import redis
 
+from redis_counters.crdt.field_sums import tally
 from redis_counters.crdt.regional import RegionalShard, parse_fields
-from redis_counters.crdt.tally import tally
 from tests.lua import regions
 from tests.lua.calls import INDEX, REGISTRY, Bucket, key
 from tests.lua.scenarios import denied

@@ -7,9 +7,9 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from redis_counters.crdt.field_sums import tally
 from redis_counters.crdt.regional import RegionalShard, as_text, parse_fields, parse_text
 from redis_counters.crdt.slotmap import SlotMap, format_fields
-from redis_counters.crdt.tally import tally
 from tests.crdt.test_regional import entries, own_dots, places
 from tests.crdt.test_slotmap import slot_maps
 from tests.lua import keyed

@@ -10,9 +10,9 @@ import redis
 
 from redis_counters.crdt.slotmap import INT64_MAX, parse, tally
 from redis_counters.drivers import lua_files
-from redis_counters.protocol.commands import Script
-from redis_counters.protocol.keyed_calls import seed_slot
-from redis_counters.protocol.registry import is_actor
+from redis_counters.protocol.keyed.calls import seed_slot
+from redis_counters.protocol.wire.commands import Script
+from redis_counters.protocol.wire.registry import is_actor
 from tests.lua import keyed
 from tests.lua.calls import GENERATION, INDEX, REGISTRY, Bucket, key
 from tests.lua.keyed import seed

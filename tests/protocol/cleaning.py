@@ -11,10 +11,10 @@ import redis
 from redis_counters.crdt.slotmap import parse
 from redis_counters.drivers.redis_py.errors import error_reply
 from redis_counters.drivers.redis_py.wire import words
-from redis_counters.protocol.commands import Command, Script
-from redis_counters.protocol.janitor import Steps, Tally, Upkeep, one_pass
-from redis_counters.protocol.keys import KeySpace, meta_key
-from redis_counters.protocol.registry import Page, Record
+from redis_counters.protocol.upkeep.janitor import Steps, Tally, Upkeep, one_pass
+from redis_counters.protocol.wire.commands import Command, Script
+from redis_counters.protocol.wire.keys import KeySpace, meta_key
+from redis_counters.protocol.wire.registry import Page, Record
 
 UPKEEP = Upkeep(actor_ttl=3600, delay=120, retention=86_400)
 LONG = 10 * 86_400  # longer than anything that a janitor waits for

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from redis_counters.protocol.commands import Script
-from redis_counters.protocol.reads import Reads
-from redis_counters.protocol.values import CounterValue
+from redis_counters.protocol.read.fetch import Reads
+from redis_counters.protocol.wire.commands import Script
+from redis_counters.protocol.wire.values import CounterValue
 from tests.protocol.by_hand import ByHand, run
 from tests.servers import RealServer
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from redis_counters.protocol.commands import Script
-from redis_counters.protocol.writer import Request
+from redis_counters.protocol.wire.commands import Script
+from redis_counters.protocol.write.writer import Request
 from tests.faces.either import truth
 from tests.protocol.by_hand import ByHand
 from tests.servers import RealServer

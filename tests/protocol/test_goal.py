@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redis_counters.protocol.goal import Goal
+from redis_counters.protocol.write.flush_target import Goal
 from tests.faces.either import truth
 from tests.protocol.by_hand import ByHand
 from tests.servers import RealServer

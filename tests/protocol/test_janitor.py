@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from redis_counters.errors import CounterError
-from redis_counters.protocol.commands import Command, ErrorReply, Script
-from redis_counters.protocol.janitor import Tally, one_pass, repair
-from redis_counters.protocol.keys import KeySpace, index_of
-from redis_counters.protocol.registry import Page, all_records
+from redis_counters.protocol.upkeep.janitor import Tally, one_pass, repair
+from redis_counters.protocol.wire.commands import Command, ErrorReply, Script
+from redis_counters.protocol.wire.keys import KeySpace, index_of
+from redis_counters.protocol.wire.registry import Page, all_records
 from tests.protocol.cleaning import LONG, UPKEEP, House, aged, answers, drive
 from tests.servers import RealServer
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from redis_counters import Counters
-from redis_counters.protocol.commands import Command
-from redis_counters.protocol.janitor import Tally, repair
+from redis_counters.protocol.upkeep.janitor import Tally, repair
+from redis_counters.protocol.wire.commands import Command
 from tests.faces.either import commandstats, reset_stats
 from tests.protocol.cleaning import LONG, UPKEEP, House, drive
 from tests.servers import RealServer

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from redis.crc import key_slot
 
-from redis_counters.protocol.keys import HASH_SLOTS, KeySpace
+from redis_counters.protocol.wire.keys import HASH_SLOTS, KeySpace
 
 NAMES = [b"n%d" % n for n in range(200)]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from redis_counters.protocol.commands import Script
-from redis_counters.protocol.looks import BUSY_PAUSE, IDLE_PAUSE
+from redis_counters.protocol.wire.commands import Script
+from redis_counters.protocol.write.looks import BUSY_PAUSE, IDLE_PAUSE
 from tests.protocol.by_hand import ByHand
 from tests.servers import RealServer
 

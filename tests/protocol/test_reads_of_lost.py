@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from redis_counters.protocol.reads import Reads
+from redis_counters.protocol.read.fetch import Reads
 from tests.protocol.by_hand import ByHand, run
 from tests.servers import RealServer
 

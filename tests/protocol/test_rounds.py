@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from redis_counters import Counters
-from redis_counters.protocol.buffer import Buffer
-from redis_counters.protocol.commands import Script
-from redis_counters.protocol.keys import KeySpace
-from redis_counters.protocol.settings import make_settings
-from redis_counters.protocol.writer import Writer
+from redis_counters.protocol.wire.commands import Script
+from redis_counters.protocol.wire.keys import KeySpace
+from redis_counters.protocol.wire.settings import make_settings
+from redis_counters.protocol.write.buffer import Buffer
+from redis_counters.protocol.write.writer import Writer
 from tests.faces.either import commandstats, reset_stats, truth
 from tests.protocol.by_hand import ByHand
 from tests.servers import RealServer

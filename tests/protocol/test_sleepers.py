@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from redis_counters.events import EventKind
-from redis_counters.protocol.commands import Script
+from redis_counters.protocol.wire.commands import Script
 from tests.protocol.by_hand import ByHand, run
 from tests.protocol.cleaning import LONG, UPKEEP, House
 from tests.servers import RealServer

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from redis_counters.crdt.slotmap import SlotMap, format_fields
 from redis_counters.errors import Refused, WrongType
-from redis_counters.protocol.commands import ErrorReply
-from redis_counters.protocol.replies import BadReply
-from redis_counters.protocol.sums import LONGEST, MOST_KEPT, Sums
+from redis_counters.protocol.read.sums import LONGEST, MOST_KEPT, Sums
+from redis_counters.protocol.wire.commands import ErrorReply
+from redis_counters.protocol.wire.replies import BadReply
 from tests.crdt.test_slotmap import slot_maps
 
 WORD = b"!WRONGTYPE Operation against a key holding the wrong kind of value"

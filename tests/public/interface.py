@@ -19,7 +19,7 @@ from typer.main import get_command
 
 from redis_counters import Counters, Exchange
 from redis_counters.cli.app import app
-from redis_counters.protocol.options import DEFAULTS
+from redis_counters.protocol.wire.options import DEFAULTS
 from tests.servers import RealServer, kinds
 
 RECORDED = Path(__file__).with_name("recorded.txt")

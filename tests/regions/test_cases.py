@@ -21,9 +21,9 @@ from redis_counters import Counters, UsageError
 from redis_counters.crdt.regional import parse_text
 from redis_counters.crdt.slotmap import parse
 from redis_counters.drivers import lua_files
-from redis_counters.protocol.commands import Script
-from redis_counters.protocol.exchange.marks import EVICTED
-from redis_counters.protocol.keys import SCHEMA, KeySpace, meta_key
+from redis_counters.protocol.wire.commands import Script
+from redis_counters.protocol.wire.keys import SCHEMA, KeySpace, meta_key
+from redis_counters.protocol.wire.marks import EVICTED
 from tests.servers import RealServer
 
 NAME = b"n"

@@ -17,7 +17,7 @@ import pytest
 import redis_counters.asyncio
 from redis_counters import Event, Exchange, Unavailable
 from redis_counters.drivers.redis_py.lanes import BlockingLane
-from redis_counters.protocol.commands import Command, hgetall
+from redis_counters.protocol.wire.commands import Command, hgetall
 from tests.faces.either import commandstats, reset_stats
 from tests.regions.support import Regions
 from tests.servers import RealServer

@@ -11,7 +11,7 @@ import redis.asyncio
 
 import redis_counters.asyncio
 from redis_counters import Counters, Exchange
-from redis_counters.protocol.keys import CLUSTER_BUCKETS
+from redis_counters.protocol.wire.keys import CLUSTER_BUCKETS
 from tests.regions.support import regions
 from tests.servers import RealServer
 from tests.topologies import Cluster, Sentinels

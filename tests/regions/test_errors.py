@@ -13,7 +13,7 @@ import redis_counters.asyncio
 from redis_counters import Exchange, NotPermitted, WrongType
 from redis_counters.cli.keeping import driven
 from redis_counters.protocol.exchange.renewing import renew
-from redis_counters.protocol.keys import KeySpace
+from redis_counters.protocol.wire.keys import KeySpace
 from redis_counters.testing import LossyLink
 from tests.regions.support import Regions
 

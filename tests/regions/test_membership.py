@@ -12,9 +12,9 @@ import pytest
 import redis_counters.asyncio
 from redis_counters import Counters, Event, Exchange, Refused, SchemaMismatch, Unavailable, UsageError
 from redis_counters.drivers.exchange.places import Place
-from redis_counters.protocol.exchange.marks import EVICTED as VOID
-from redis_counters.protocol.exchange.marks import field_of
-from redis_counters.protocol.keys import DEFAULT_BUCKETS, KeySpace
+from redis_counters.protocol.wire.keys import DEFAULT_BUCKETS, KeySpace
+from redis_counters.protocol.wire.marks import EVICTED as VOID
+from redis_counters.protocol.wire.marks import field_of
 from tests.regions.support import Regions, fields, is_of_another, regions
 from tests.waiting import until
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redis_counters import Counters
-from redis_counters.protocol.keys import KeySpace
+from redis_counters.protocol.wire.keys import KeySpace
 from tests.regions.support import Regions
 
 NAME = "n"

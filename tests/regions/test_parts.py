@@ -15,15 +15,13 @@ from hypothesis import strategies as st
 
 from redis_counters import Exchange, Refused, SchemaMismatch, Unavailable, UsageError
 from redis_counters.errors import CounterError
-from redis_counters.protocol.commands import Command, ErrorReply, Script
-from redis_counters.protocol.exchange import marks, texts
+from redis_counters.protocol.exchange import texts
 from redis_counters.protocol.exchange.asks import DESTINATION, SOURCE, WINDOW, Ask, Job, Meter, Receive, Send, together
 from redis_counters.protocol.exchange.bucket import Bucket
 from redis_counters.protocol.exchange.common import PATIENCE, Common, Options
 from redis_counters.protocol.exchange.comparing import ENTERINGS, Comparison
 from redis_counters.protocol.exchange.joining import walk_over
 from redis_counters.protocol.exchange.members import EVICTED, MEMBER, Member, Region, agree, spread
-from redis_counters.protocol.exchange.names import check_links
 from redis_counters.protocol.exchange.notes import is_note, names_in, noted_in
 from redis_counters.protocol.exchange.pace import Pace
 from redis_counters.protocol.exchange.pair import Pair
@@ -31,8 +29,11 @@ from redis_counters.protocol.exchange.pull import _refused_there, pull
 from redis_counters.protocol.exchange.route import Route
 from redis_counters.protocol.exchange.schedule import CYCLE, Schedule
 from redis_counters.protocol.exchange.tally import Tally
-from redis_counters.protocol.keys import KeySpace
-from redis_counters.protocol.replies import BadReply
+from redis_counters.protocol.wire import marks
+from redis_counters.protocol.wire.commands import Command, ErrorReply, Script
+from redis_counters.protocol.wire.keys import KeySpace
+from redis_counters.protocol.wire.region_names import check_links
+from redis_counters.protocol.wire.replies import BadReply
 
 ENTRY = st.tuples(*[st.integers(0, 3)] * 4)
 SHARDS = st.dictionaries(st.sampled_from([b"eu/0", b"eu/a.1", b"us/0"]), ENTRY, max_size=3)

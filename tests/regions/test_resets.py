@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from redis_counters import Exchange
-from redis_counters.protocol.commands import Command, Script
 from redis_counters.protocol.exchange.asks import Receive, Send
-from redis_counters.protocol.exchange.names import Link
+from redis_counters.protocol.wire.commands import Command, Script
+from redis_counters.protocol.wire.region_names import Link
 from tests.regions.support import Regions, fields, is_of_another
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from redis_counters import Counters, Event, EventKind
-from redis_counters.protocol.commands import Command, Script
-from redis_counters.protocol.keys import KeySpace
+from redis_counters.protocol.wire.commands import Command, Script
+from redis_counters.protocol.wire.keys import KeySpace
 from tests.regions.support import Regions
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from redis_counters.protocol.commands import Command
-from redis_counters.protocol.keys import bucket_of
+from redis_counters.protocol.wire.commands import Command
+from redis_counters.protocol.wire.keys import bucket_of
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redis_counters.protocol.commands import Command, Script
+from redis_counters.protocol.wire.commands import Command, Script
 from tests.simulation.ledger import Violation
 from tests.simulation.plan import RETENTION, WINDOW
 from tests.simulation.process import Process

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 
-from redis_counters.protocol.keys import name_of, shard_of
+from redis_counters.protocol.wire.keys import name_of, shard_of
 from tests.simulation.hashes import Value
 
 Account = tuple[int, bytes, bytes]  # a process, a counter, a sign

@@ -6,8 +6,8 @@ from collections import Counter
 from copy import deepcopy
 from typing import TYPE_CHECKING
 
-from redis_counters.protocol.journal import Stored
-from redis_counters.protocol.recorder import Recorder
+from redis_counters.protocol.journal.changes import Stored
+from redis_counters.protocol.journal.recorder import Recorder
 from tests.simulation.ledger import Account
 from tests.simulation.plan import ALWAYS
 

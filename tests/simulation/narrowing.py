@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from redis_counters.errors import CounterError
-from redis_counters.protocol import resharding
-from redis_counters.protocol.commands import Command
-from redis_counters.protocol.folding import Upkeep
-from redis_counters.protocol.resharding import Narrowed
+from redis_counters.protocol.upkeep import reshard as resharding
+from redis_counters.protocol.upkeep.folding import Upkeep
+from redis_counters.protocol.upkeep.reshard import Narrowed
+from redis_counters.protocol.wire.commands import Command
 from tests.simulation.plan import NAMES, RETENTION, WINDOW
 
 if TYPE_CHECKING:

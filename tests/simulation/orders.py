@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import NamedTuple
 
-from redis_counters.protocol import resharding
-from redis_counters.protocol.buffer import Buffer
-from redis_counters.protocol.commands import Command, Script
-from redis_counters.protocol.folding import Upkeep
-from redis_counters.protocol.keys import KeySpace, name_of, shard_of
-from redis_counters.protocol.settings import make_settings
-from redis_counters.protocol.writer import Writer
+from redis_counters.protocol.upkeep import reshard as resharding
+from redis_counters.protocol.upkeep.folding import Upkeep
+from redis_counters.protocol.wire.commands import Command, Script
+from redis_counters.protocol.wire.keys import KeySpace, name_of, shard_of
+from redis_counters.protocol.wire.settings import make_settings
+from redis_counters.protocol.write.buffer import Buffer
+from redis_counters.protocol.write.writer import Writer
 from tests.simulation.ledger import Violation, whole
 from tests.simulation.server import LuaServer
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from redis_counters.errors import CounterError, Unavailable
 from redis_counters.events import EventKind
-from redis_counters.protocol.buffer import Buffer
-from redis_counters.protocol.commands import Argument, Command, ErrorReply, NoAnswer, Script
 from redis_counters.protocol.core import Core
-from redis_counters.protocol.goal import Goal
-from redis_counters.protocol.orphans import Orphan
-from redis_counters.protocol.pump import Record, Send, Steps
-from redis_counters.protocol.settings import make_settings
-from redis_counters.protocol.slots import Kind
+from redis_counters.protocol.journal.recovery import Orphan
+from redis_counters.protocol.wire.commands import Argument, Command, ErrorReply, NoAnswer, Script
+from redis_counters.protocol.wire.settings import make_settings
+from redis_counters.protocol.write.buffer import Buffer
+from redis_counters.protocol.write.flush_target import Goal
+from redis_counters.protocol.write.round import Record, Send, Steps
+from redis_counters.protocol.write.slot_totals import Kind
 from tests.simulation.connections import Connections
 from tests.simulation.ledger import Account, Violation
 from tests.simulation.memory import Journal

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from redis_counters.errors import CounterError, Unavailable
-from redis_counters.protocol.cached_reads import Ticket
-from redis_counters.protocol.commands import Command, sent
-from redis_counters.protocol.reads import Asks, Reads
-from redis_counters.protocol.values import CounterValue
+from redis_counters.protocol.read.cache import Ticket
+from redis_counters.protocol.read.fetch import Asks, Reads
+from redis_counters.protocol.wire.commands import Command, sent
+from redis_counters.protocol.wire.values import CounterValue
 from tests.simulation.ledger import Violation
 from tests.simulation.plan import GROWING
 

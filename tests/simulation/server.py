@@ -13,7 +13,7 @@ from typing import Any
 from lupa import lua51
 
 from redis_counters.drivers import lua_files
-from redis_counters.protocol.commands import Command, ErrorReply, Script
+from redis_counters.protocol.wire.commands import Command, ErrorReply, Script
 from tests.simulation.hashes import Database, Failure
 
 Run = Callable[[Command], object]

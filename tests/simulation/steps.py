@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from redis_counters.protocol import history
-from redis_counters.protocol.commands import Script
-from redis_counters.protocol.keys import meta_key
+from redis_counters.protocol.wire.commands import Script
+from redis_counters.protocol.wire.keys import meta_key
+from redis_counters.protocol.write import history
 from tests.simulation import janitor, living, narrowing, taking
 from tests.simulation.ending import end
 from tests.simulation.plan import MOST_SHARDS, NAMES, Plan, Step

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from redis_counters.errors import CounterError
-from redis_counters.protocol import resetting
-from redis_counters.protocol.commands import Command
-from redis_counters.protocol.resetting import Steps
+from redis_counters.protocol.read import reset as resetting
+from redis_counters.protocol.read.reset import Steps
+from redis_counters.protocol.wire.commands import Command
 from tests.simulation.ledger import Violation
 from tests.simulation.plan import NAMES
 

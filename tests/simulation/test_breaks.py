@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from redis_counters import CounterError
-from redis_counters.protocol.commands import Script
+from redis_counters.protocol.wire.commands import Script
 from tests.simulation.breaks import BEGIN, BREAKS, Break, broken
 from tests.simulation.ledger import Violation
 from tests.simulation.plan import FAULTS, Plan, make_plan
@@ -86,7 +86,7 @@ def test_breaks_are_one_each() -> None:
 
 def test_a_broken_break_is_no_proof() -> None:
     """A replacement that is no sense in itself is told of as that, not taken for a schedule that noticed."""
-    senseless = Break("names nothing", "actor:Actor.retire", "self.delivered", "self.there_is_no_such_thing")
+    senseless = Break("names nothing", "write.actor:Actor.retire", "self.delivered", "self.there_is_no_such_thing")
     with pytest.raises(AttributeError, match="there_is_no_such_thing"):
         test_what_is_broken_is_caught(senseless)
 

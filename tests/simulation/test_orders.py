@@ -36,7 +36,10 @@ GUARDS = (
     ),
     Break("a shard with slots is sealed", "shard_seal", "if slots > 0 then return {'BUSY', slots} end"),
     Break(
-        "a sealed shard is unsealed first, and told of then", "actor:Actor._unseal", "if sealed.widened:", "if True:"
+        "a sealed shard is unsealed first, and told of then",
+        "write.actor:Actor._unseal",
+        "if sealed.widened:",
+        "if True:",
     ),
 )
 

@@ -15,8 +15,8 @@ import redis
 
 from redis_counters.drivers import lua_files
 from redis_counters.drivers.redis_py.errors import error_reply
-from redis_counters.protocol.commands import Argument, Command, ErrorReply, Script
-from redis_counters.protocol.keys import index_of
+from redis_counters.protocol.wire.commands import Argument, Command, ErrorReply, Script
+from redis_counters.protocol.wire.keys import index_of
 from tests.servers import RealServer
 from tests.simulation import world
 from tests.simulation.hashes import Value

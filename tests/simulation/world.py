@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from typing import NamedTuple, TypeVar
 
-from redis_counters.protocol.commands import Argument, Command, ErrorReply, Script
-from redis_counters.protocol.keys import KeySpace, name_of, shard_of
-from redis_counters.protocol.orphans import Orphan, revive
-from redis_counters.protocol.reads import Reads
+from redis_counters.protocol.journal.recovery import Orphan, revive
+from redis_counters.protocol.read.fetch import Reads
+from redis_counters.protocol.wire.commands import Argument, Command, ErrorReply, Script
+from redis_counters.protocol.wire.keys import KeySpace, name_of, shard_of
 from tests.simulation.hashes import Value
 from tests.simulation.ledger import Account, Entry, Ledger, Violation, whole
 from tests.simulation.memory import Journal

@@ -10,9 +10,9 @@ from typing import Any
 
 import httpx
 
-from redis_counters.cli.web.app import make_app
-from redis_counters.cli.web.guard import App
-from redis_counters.cli.web.settings import Settings
+from redis_counters.demo.web.app import make_app
+from redis_counters.demo.web.guard import App
+from redis_counters.demo.web.settings import Settings
 from tests.servers import RealServer
 from tests.waiting import until_async
 from tests.web.running import JSON

@@ -10,11 +10,11 @@ import redis
 import redis.asyncio
 
 from redis_counters.asyncio import Counters
-from redis_counters.cli.web import board as board_module
-from redis_counters.cli.web import clicks as clicks_module
-from redis_counters.cli.web.board import Board, plain_key
-from redis_counters.cli.web.clicks import Plain, click, repeated, settle
-from redis_counters.cli.web.posts import NAMESPACE, POSTS, Post
+from redis_counters.demo.web import board as board_module
+from redis_counters.demo.web import clicks as clicks_module
+from redis_counters.demo.web.board import Board, plain_key
+from redis_counters.demo.web.clicks import Plain, click, repeated, settle
+from redis_counters.demo.web.posts import NAMESPACE, POSTS, Post
 from redis_counters.errors import Unavailable
 from redis_counters.testing import LossyLink
 from tests.servers import RealServer

@@ -13,8 +13,8 @@ import httpx
 import pytest
 import redis.asyncio
 
-from redis_counters.cli.web.board import Board
-from redis_counters.cli.web.posts import POSTS
+from redis_counters.demo.web.board import Board
+from redis_counters.demo.web.posts import POSTS
 from tests.waiting import until
 from tests.web.running import JSON, Page, running, settled
 

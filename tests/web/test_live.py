@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from redis_counters.cli.web.board import Facts
-from redis_counters.cli.web.live import INTERVAL, Live, Shown
+from redis_counters.demo.web.board import Facts
+from redis_counters.demo.web.live import INTERVAL, Live, Shown
 from tests.waiting import until_async
 from tests.web.running import JSON, Page
 
@@ -101,8 +101,8 @@ def test_a_slow_reader_gets_the_last_state_and_holds_up_nobody() -> None:
 
 def test_nothing_is_read_when_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """While somebody does, the state is sent again now and then though nothing changes."""
-    monkeypatch.setattr("redis_counters.cli.web.live._SILENCE", 0.2)
-    monkeypatch.setattr("redis_counters.cli.web.live._LINGER", 0.0)
+    monkeypatch.setattr("redis_counters.demo.web.live._SILENCE", 0.2)
+    monkeypatch.setattr("redis_counters.demo.web.live._LINGER", 0.0)
 
     async def main() -> None:
         numbers = Numbers(changes=False)

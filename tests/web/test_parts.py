@@ -6,10 +6,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from redis_counters.cli.web.pictures import picture
-from redis_counters.cli.web.posts import COUNTERS, POSTS, find
-from redis_counters.cli.web.settings import Settings
-from redis_counters.cli.web.visitors import Visitors
+from redis_counters.demo.web.pictures import picture
+from redis_counters.demo.web.posts import COUNTERS, POSTS, find
+from redis_counters.demo.web.settings import Settings
+from redis_counters.demo.web.visitors import Visitors
 
 
 def test_cookies() -> None:

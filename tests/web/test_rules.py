@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from redis_counters.cli.web.guard import HEADERS
-from redis_counters.cli.web.posts import POSTS
-from redis_counters.cli.web.visitors import COOKIE
+from redis_counters.demo.web.guard import HEADERS
+from redis_counters.demo.web.posts import POSTS
+from redis_counters.demo.web.visitors import COOKIE
 from tests.web.running import JSON, Page
 
 FORM = {"content-type": "application/x-www-form-urlencoded"}

@@ -8,7 +8,7 @@ from django.core.exceptions import BadRequest
 
 from redis_counters.contrib.idempotency import HEADER, BadKeyError, header_key, scoped
 from redis_counters.errors import UsageError
-from redis_counters.protocol.keyed_calls import User
+from redis_counters.protocol.keyed.calls import User
 
 
 class BadIdempotencyKey(BadRequest):  # type: ignore[misc]  # Django has no types

@@ -7,7 +7,6 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import Any, TypeVar
 
-from redis_counters.drivers import forks
 from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.exchange.places import (
@@ -22,14 +21,15 @@ from redis_counters.drivers.exchange.places import (
     parted,
     too_late,
 )
+from redis_counters.drivers.process import fork_hooks as forks
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.transport import AwaitedLane, AwaitedTransport
 from redis_counters.errors import CounterError, Unavailable
-from redis_counters.protocol.commands import Command, NoAnswer
 from redis_counters.protocol.exchange.asks import Send, Steps
-from redis_counters.protocol.exchange.names import Link
 from redis_counters.protocol.exchange.operations import Operation, catch_up
 from redis_counters.protocol.exchange.pair import Pair, Waiting
+from redis_counters.protocol.wire.commands import Command, NoAnswer
+from redis_counters.protocol.wire.region_names import Link
 
 T = TypeVar("T")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from redis_counters.errors import CounterError, Unavailable
-from redis_counters.protocol.commands import Command, ErrorReply, NoAnswer
-from redis_counters.protocol.refusals import error_for
+from redis_counters.protocol.wire.commands import Command, ErrorReply, NoAnswer
+from redis_counters.protocol.wire.refusals import error_for
 
 
 class Asked:

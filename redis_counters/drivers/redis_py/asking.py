@@ -42,7 +42,7 @@ from redis_counters.drivers.redis_py.lanes import AsyncioLane
 from redis_counters.drivers.redis_py.watching import Watched
 from redis_counters.drivers.redis_py.wire import packed, undecoded, words
 from redis_counters.errors import Unavailable
-from redis_counters.protocol.commands import Command, ErrorReply, sent
+from redis_counters.protocol.wire.commands import Command, ErrorReply, sent
 
 MANY_KEYS = 20  # of a command that is packed by us: redis.asyncio does it argument by argument, in Python
 

@@ -29,8 +29,8 @@ from redis_counters.drivers.redis_py.hash_slots import BROKEN, REST, Address, Ha
 from redis_counters.drivers.redis_py.lanes import REPLY_TIMEOUT, AsyncioLane, AwaitedExchanging
 from redis_counters.drivers.redis_py.under_way import ASKING, EVERYWHERE, Sent, UnderWay
 from redis_counters.errors import CounterError, Unavailable
-from redis_counters.protocol.answers import all_answered
-from redis_counters.protocol.commands import Command, NoAnswer
+from redis_counters.protocol.wire.answers import all_answered
+from redis_counters.protocol.wire.commands import Command, NoAnswer
 
 AWAITED_BROKEN = (*BROKEN, asyncio.TimeoutError)
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from redis import exceptions
 
 from redis_counters.errors import CounterError, NotPermitted, Refused, Unavailable
-from redis_counters.protocol.commands import ErrorReply, NoAnswer
-from redis_counters.protocol.refusals import IN_A_CLUSTER, error_for, from_the_wrong_server
-from redis_counters.protocol.replies import BadReply
+from redis_counters.protocol.wire.commands import ErrorReply, NoAnswer
+from redis_counters.protocol.wire.refusals import IN_A_CLUSTER, error_for, from_the_wrong_server
+from redis_counters.protocol.wire.replies import BadReply
 
 _CODES: tuple[tuple[type[Exception], str], ...] = (
     (exceptions.NoScriptError, "NOSCRIPT"),

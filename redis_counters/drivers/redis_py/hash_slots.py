@@ -12,7 +12,7 @@ from redis.crc import key_slot
 from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.errors import Unavailable
-from redis_counters.protocol.commands import Command, ErrorReply
+from redis_counters.protocol.wire.commands import Command, ErrorReply
 
 BROKEN = (exceptions.RedisError, exceptions.RedisClusterException, OSError)  # what comes up when a server is not there
 

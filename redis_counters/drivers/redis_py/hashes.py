@@ -14,7 +14,7 @@ from typing import Any
 from redis import exceptions
 
 from redis_counters.drivers.redis_py.clients import Connection
-from redis_counters.protocol.commands import Command, Script, sent
+from redis_counters.protocol.wire.commands import Command, Script, sent
 
 try:
     import hiredis

@@ -28,7 +28,7 @@ from redis_counters.drivers.redis_py.clients import (
 from redis_counters.drivers.redis_py.errors import error_reply, garbled, misled, reply_to_one
 from redis_counters.drivers.redis_py.watching import Watched
 from redis_counters.drivers.redis_py.wire import packed, undecoded
-from redis_counters.protocol.commands import Command, ErrorReply
+from redis_counters.protocol.wire.commands import Command, ErrorReply
 
 REPLY_TIMEOUT = 10.0  # seconds that a lane waits for an answer: all of it; its beginning, as the client says
 

@@ -11,7 +11,7 @@ from redis_counters.drivers.redis_py.asking import ask, ask_asyncio
 from redis_counters.drivers.redis_py.clients import Client, KnownConnections, disconnect_idle
 from redis_counters.drivers.redis_py.hashes import Hashes
 from redis_counters.drivers.redis_py.lanes import AsyncioLane, BlockingLane
-from redis_counters.protocol.commands import Command
+from redis_counters.protocol.wire.commands import Command
 
 
 class _Single:

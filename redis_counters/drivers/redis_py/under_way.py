@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from redis_counters.drivers.redis_py.errors import no_connection_left, translate
 from redis_counters.drivers.redis_py.hash_slots import Address, HashSlots, Redirection, redirection
 from redis_counters.errors import CounterError
-from redis_counters.protocol.commands import Command, ErrorReply, NoAnswer
+from redis_counters.protocol.wire.commands import Command, ErrorReply, NoAnswer
 
 MOST_REDIRECTIONS = 5  # of one command; more of them are a cluster that does not know itself
 EVERYWHERE = (b"WAIT", b"WAITAOF")  # commands that ask each server about what was written there

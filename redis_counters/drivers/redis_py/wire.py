@@ -10,7 +10,7 @@ from typing import Any
 
 from redis_counters.drivers import lua_files
 from redis_counters.drivers.redis_py.clients import Client, Connection
-from redis_counters.protocol.commands import Command
+from redis_counters.protocol.wire.commands import Command
 
 pack_command: Callable[..., bytes] | None
 try:

@@ -11,8 +11,8 @@ from redis_counters.drivers.tasks.rounds import Rounds, running_loop, set_within
 from redis_counters.drivers.transport import AwaitedTransport
 from redis_counters.errors import Unavailable
 from redis_counters.events import EventKind, log
-from redis_counters.protocol.answers import all_answered
 from redis_counters.protocol.core import Core
+from redis_counters.protocol.wire.answers import all_answered
 
 RESTART = 0.5  # seconds until a task that was cancelled is started again: the loop may be about to end
 

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from redis_counters.drivers.journal import Journal
+from redis_counters.drivers.journal.client import Journal
 from redis_counters.protocol.core import Core
-from redis_counters.protocol.recorder import Recorder
-from redis_counters.protocol.values import Name
+from redis_counters.protocol.journal.recorder import Recorder
+from redis_counters.protocol.wire.values import Name
 
 T = TypeVar("T")
 

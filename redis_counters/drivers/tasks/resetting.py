@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from redis_counters.drivers import forks
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.pacing import closed
+from redis_counters.drivers.process import fork_hooks as forks
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.tasks.runner import TaskRunner
 from redis_counters.errors import CounterError
-from redis_counters.protocol.durability import Durability, confirm
-from redis_counters.protocol.resetting import Taken, check_confirmed, flushed_before, take_away, with_taken
+from redis_counters.protocol.read.reset import Taken, check_confirmed, flushed_before, take_away, with_taken
+from redis_counters.protocol.wire.durability import Durability, confirm
 
 
 async def taken_away(runner: TaskRunner, name: bytes, *, delete: bool) -> int:

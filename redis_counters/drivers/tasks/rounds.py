@@ -8,16 +8,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from redis_counters.drivers import exits, forks
 from redis_counters.drivers.breaker import Breaker
-from redis_counters.drivers.dropped import bare
 from redis_counters.drivers.pacing import kept_if_refused, open_recording, round_error, unforeseen
+from redis_counters.drivers.process import atexit_hooks as exits
+from redis_counters.drivers.process import fork_hooks as forks
+from redis_counters.drivers.process.finalizer import bare
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.transport import AwaitedTransport
 from redis_counters.errors import Refused, Unavailable, UsageError
 from redis_counters.events import publish
 from redis_counters.protocol.core import Core
-from redis_counters.protocol.pump import Record, Send, Steps
+from redis_counters.protocol.write.round import Record, Send, Steps
 
 if TYPE_CHECKING:
     from redis_counters.drivers.tasks.keyed import KeyedTasks

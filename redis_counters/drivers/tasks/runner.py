@@ -9,10 +9,8 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
-from redis_counters.drivers import exits, forks
 from redis_counters.drivers.breaker import Breaker
 from redis_counters.drivers.clock import monotonic
-from redis_counters.drivers.dropped import bare
 from redis_counters.drivers.pacing import (
     FLUSH_TIMEOUT,
     REST,
@@ -24,15 +22,18 @@ from redis_counters.drivers.pacing import (
     settle_close,
     settle_flush,
 )
+from redis_counters.drivers.process import atexit_hooks as exits
+from redis_counters.drivers.process import fork_hooks as forks
+from redis_counters.drivers.process.finalizer import bare
 from redis_counters.drivers.tasks.reading import Reading
 from redis_counters.drivers.tasks.rounds import running_loop, set_within
 from redis_counters.drivers.transport import AwaitedTransport
 from redis_counters.errors import CounterError, Refused, UsageError, quoted
 from redis_counters.protocol.core import Core
-from redis_counters.protocol.expiries import Expiry, Moment
-from redis_counters.protocol.shards import Auto
 from redis_counters.protocol.stats import Stats
-from redis_counters.protocol.values import Name
+from redis_counters.protocol.wire.values import Name
+from redis_counters.protocol.write.expiries import Expiry, Moment
+from redis_counters.protocol.write.shard_counts import Auto
 
 STATS_TIMEOUT = 10.0  # seconds that stats() in another thread waits for the loop
 

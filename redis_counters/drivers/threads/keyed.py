@@ -21,9 +21,9 @@ from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.pacing import closed
 from redis_counters.drivers.threads.background import Bell
 from redis_counters.errors import CounterError, Unavailable
-from redis_counters.protocol.keyed import Keyed
-from redis_counters.protocol.keyed_calls import Call
-from redis_counters.protocol.keyed_uses import Uses
+from redis_counters.protocol.keyed.batch import Keyed
+from redis_counters.protocol.keyed.calls import Call
+from redis_counters.protocol.keyed.operations import Uses
 
 if TYPE_CHECKING:
     from redis_counters.drivers.threads import ThreadRunner

@@ -9,17 +9,17 @@ from collections.abc import Collection, Generator
 from typing import Any, TypeVar
 
 from redis_counters.drivers.deadline import Deadline
-from redis_counters.drivers.dropped import bare
 from redis_counters.drivers.pacing import closed
+from redis_counters.drivers.process.finalizer import bare
 from redis_counters.drivers.redis_py.clients import LEAST_PAUSE, MOST_PAUSE
 from redis_counters.drivers.redis_py.errors import lacks_connection, no_connection_left
 from redis_counters.drivers.threads.background import Bell
 from redis_counters.drivers.threads.flusher import Flusher
 from redis_counters.errors import CounterError, Outcome, Unavailable, with_outcome
-from redis_counters.protocol.answers import all_answered
-from redis_counters.protocol.cached_reads import Claim, Ticket
-from redis_counters.protocol.commands import Command
-from redis_counters.protocol.values import CounterValue
+from redis_counters.protocol.read.cache import Claim, Ticket
+from redis_counters.protocol.wire.answers import all_answered
+from redis_counters.protocol.wire.commands import Command
+from redis_counters.protocol.wire.values import CounterValue
 
 T = TypeVar("T")
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import threading
 
-from redis_counters.drivers.journal import Journal
+from redis_counters.drivers.journal.client import Journal
 from redis_counters.protocol.core import Core
-from redis_counters.protocol.recorder import Recorder
-from redis_counters.protocol.values import Name
+from redis_counters.protocol.journal.recorder import Recorder
+from redis_counters.protocol.wire.values import Name
 
 
 class Recording:

@@ -7,8 +7,8 @@ from redis_counters.drivers.pacing import closed
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.threads.runner import ThreadRunner
 from redis_counters.errors import CounterError
-from redis_counters.protocol.durability import Durability, confirm
-from redis_counters.protocol.resetting import Taken, check_confirmed, flushed_before, take_away, with_taken
+from redis_counters.protocol.read.reset import Taken, check_confirmed, flushed_before, take_away, with_taken
+from redis_counters.protocol.wire.durability import Durability, confirm
 
 
 def taken_away(runner: ThreadRunner, name: bytes, *, delete: bool) -> int:

@@ -7,20 +7,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from redis_counters.drivers import forks
 from redis_counters.drivers.breaker import Breaker
 from redis_counters.drivers.deadline import Deadline
-from redis_counters.drivers.dropped import bare
 from redis_counters.drivers.pacing import kept_if_refused, open_recording, round_error, unforeseen
+from redis_counters.drivers.process import fork_hooks as forks
+from redis_counters.drivers.process.finalizer import bare
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.threads.background import Background, Bell
 from redis_counters.drivers.transport import Transport
 from redis_counters.errors import Refused, Unavailable
 from redis_counters.events import publish
-from redis_counters.protocol.answers import all_answered
-from redis_counters.protocol.commands import Command
 from redis_counters.protocol.core import Core
-from redis_counters.protocol.pump import Record, Send, Steps
+from redis_counters.protocol.wire.answers import all_answered
+from redis_counters.protocol.wire.commands import Command
+from redis_counters.protocol.write.round import Record, Send, Steps
 
 if TYPE_CHECKING:
     from redis_counters.drivers.threads.keyed import KeyedThreads

@@ -8,11 +8,9 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from redis_counters.drivers import exits, forks
 from redis_counters.drivers.breaker import Breaker
 from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.deadline import Deadline
-from redis_counters.drivers.dropped import bare
 from redis_counters.drivers.pacing import (
     FLUSH_TIMEOUT,
     MOST_PAUSE,
@@ -24,6 +22,9 @@ from redis_counters.drivers.pacing import (
     settle_close,
     settle_flush,
 )
+from redis_counters.drivers.process import atexit_hooks as exits
+from redis_counters.drivers.process import fork_hooks as forks
+from redis_counters.drivers.process.finalizer import bare
 from redis_counters.drivers.threads.background import HELP, Bell
 from redis_counters.drivers.threads.patched import check_in_time, remake
 from redis_counters.drivers.threads.reading import Reading
@@ -31,10 +32,10 @@ from redis_counters.drivers.transport import Transport
 from redis_counters.errors import CounterError, Refused
 from redis_counters.events import log
 from redis_counters.protocol.core import Core
-from redis_counters.protocol.expiries import Expiry, Moment
-from redis_counters.protocol.shards import Auto
 from redis_counters.protocol.stats import Stats
-from redis_counters.protocol.values import Name
+from redis_counters.protocol.wire.values import Name
+from redis_counters.protocol.write.expiries import Expiry, Moment
+from redis_counters.protocol.write.shard_counts import Auto
 
 LEAST_ROUND = 0.5  # seconds that a round of a caller may take at least, however little time there is
 OURS = "redis-counters"  # how the names of this library's threads begin

@@ -11,8 +11,8 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from redis_counters.errors import CounterError
-from redis_counters.protocol.answers import all_answered
-from redis_counters.protocol.commands import Command, ErrorReply
+from redis_counters.protocol.wire.answers import all_answered
+from redis_counters.protocol.wire.commands import Command, ErrorReply
 
 SOURCE, DESTINATION = 0, 1
 

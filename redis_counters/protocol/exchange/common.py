@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from redis_counters.protocol.durability import Durability
 from redis_counters.protocol.exchange.members import Region
 from redis_counters.protocol.exchange.pace import QUIET
+from redis_counters.protocol.wire.durability import Durability
 
 PATIENCE = 10.0  # seconds that a new region waits for others that do not answer, to learn how many buckets there are
 

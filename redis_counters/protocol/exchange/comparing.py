@@ -16,10 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from redis_counters.protocol.answers import all_answered, list_of, reply_of
-from redis_counters.protocol.commands import Command, ErrorReply, Script
 from redis_counters.protocol.exchange.asks import DESTINATION, SOURCE, Ask, Asks
-from redis_counters.protocol.exchange.marks import NONE, is_void
 from redis_counters.protocol.exchange.members import unfinished
 from redis_counters.protocol.exchange.notes import is_note
 from redis_counters.protocol.exchange.pull import Unjoined, check_confirmed, learn, texts_of, without_wrong
@@ -28,9 +25,12 @@ from redis_counters.protocol.exchange.tally import Tally
 from redis_counters.protocol.exchange.texts import expiry_of, lacking, of_region, told_of
 from redis_counters.protocol.exchange.tidying import say
 from redis_counters.protocol.exchange.unsealing import unseal
-from redis_counters.protocol.refusals import error_for
-from redis_counters.protocol.registry import milliseconds_of, time
-from redis_counters.protocol.replies import BadReply
+from redis_counters.protocol.wire.answers import all_answered, list_of, reply_of
+from redis_counters.protocol.wire.commands import Command, ErrorReply, Script
+from redis_counters.protocol.wire.marks import NONE, is_void
+from redis_counters.protocol.wire.refusals import error_for
+from redis_counters.protocol.wire.registry import milliseconds_of, time
+from redis_counters.protocol.wire.replies import BadReply
 
 CHUNK = 200  # shards that are compared at a time
 PAGE = 500  # members of an index that are read at a time

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 
-from redis_counters.crdt.moved import copies_in
+from redis_counters.crdt.shard_copies import copies_in
 from redis_counters.errors import Unavailable
-from redis_counters.protocol.answers import list_of, reply_of
-from redis_counters.protocol.commands import Argument, Command, Script, hgetall, hmget, pieces
-from redis_counters.protocol.exchange.marks import JOINED
-from redis_counters.protocol.folding import NAMES, ask_for_run, bucket_finder, run_of, shards_pattern
-from redis_counters.protocol.keys import KeySpace, name_of
-from redis_counters.protocol.registry import scan, scanned
-from redis_counters.protocol.replies import BadReply
-from redis_counters.protocol.shard_fields import pairs_of
+from redis_counters.protocol.upkeep.folding import NAMES, ask_for_run, bucket_finder, run_of, shards_pattern
+from redis_counters.protocol.wire.answers import list_of, reply_of
+from redis_counters.protocol.wire.commands import Argument, Command, Script, hgetall, hmget, pieces
+from redis_counters.protocol.wire.keys import KeySpace, name_of
+from redis_counters.protocol.wire.marks import JOINED
+from redis_counters.protocol.wire.registry import scan, scanned
+from redis_counters.protocol.wire.replies import BadReply
+from redis_counters.protocol.wire.shard_fields import pairs_of
 
 STAMPED = b"v"  # a field of a registry
 MOST_STAMPED = 500  # shards that one script stamps

@@ -11,13 +11,13 @@ from collections.abc import Generator, Iterable, Mapping
 from typing import NamedTuple
 
 from redis_counters.errors import Refused, SchemaMismatch, Unavailable
-from redis_counters.protocol.answers import reply_of
-from redis_counters.protocol.commands import Argument, Command, ErrorReply, Script
-from redis_counters.protocol.keys import MOST_BUCKETS, SCHEMA, KeySpace, meta_key
-from redis_counters.protocol.namespace import ANY_REGION
-from redis_counters.protocol.refusals import error_for
-from redis_counters.protocol.replies import BadReply
-from redis_counters.protocol.shard_fields import pairs_of
+from redis_counters.protocol.wire.answers import reply_of
+from redis_counters.protocol.wire.commands import Argument, Command, ErrorReply, Script
+from redis_counters.protocol.wire.keys import MOST_BUCKETS, SCHEMA, KeySpace, meta_key
+from redis_counters.protocol.wire.namespace import ANY_REGION
+from redis_counters.protocol.wire.refusals import error_for
+from redis_counters.protocol.wire.replies import BadReply
+from redis_counters.protocol.wire.shard_fields import pairs_of
 
 MEMBER, EVICTED = b"member", b"evicted"
 _FIELD = b"m:"

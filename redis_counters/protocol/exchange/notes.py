@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from redis_counters.protocol.answers import list_of
-from redis_counters.protocol.commands import Command
+from redis_counters.protocol.wire.answers import list_of
+from redis_counters.protocol.wire.commands import Command
 
 _BEGINS = b"\n"  # so does each note, and each flag; a shard begins with a digit
 _OF_MANY = b"mc"  # kinds; the others are of one name each, which may hold anything

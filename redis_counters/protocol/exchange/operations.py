@@ -10,7 +10,6 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from redis_counters.errors import CounterError, Unavailable, UsageError, reworded
-from redis_counters.protocol.commands import Command
 from redis_counters.protocol.exchange.common import Common
 from redis_counters.protocol.exchange.figures import RegionStatus
 from redis_counters.protocol.exchange.members import (
@@ -25,6 +24,7 @@ from redis_counters.protocol.exchange.members import (
 )
 from redis_counters.protocol.exchange.pair import Pair
 from redis_counters.protocol.exchange.returning import admit, evict, forget_others, id_of
+from redis_counters.protocol.wire.commands import Command
 
 T = TypeVar("T")
 Plan = Generator[list[Command], list[object], Any]

@@ -10,8 +10,6 @@ from collections.abc import Callable, Generator, Iterator
 from typing import TypeVar
 
 from redis_counters.errors import CounterError, SchemaMismatch, Unavailable, reworded
-from redis_counters.protocol.answers import all_answered, reply_of
-from redis_counters.protocol.commands import Command, Script
 from redis_counters.protocol.exchange.asks import (
     DESTINATION,
     SOURCE,
@@ -37,7 +35,9 @@ from redis_counters.protocol.exchange.route import Route
 from redis_counters.protocol.exchange.schedule import Schedule
 from redis_counters.protocol.exchange.tally import Tally
 from redis_counters.protocol.exchange.tidying import EVERY, tidy
-from redis_counters.protocol.registry import milliseconds_of
+from redis_counters.protocol.wire.answers import all_answered, reply_of
+from redis_counters.protocol.wire.commands import Command, Script
+from redis_counters.protocol.wire.registry import milliseconds_of
 
 T = TypeVar("T")
 

@@ -18,19 +18,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from redis_counters.errors import CounterError, Unconfirmed
-from redis_counters.protocol.answers import all_answered, reply_of
-from redis_counters.protocol.commands import ErrorReply, NoAnswer, Script, pieces
-from redis_counters.protocol.durability import Durability, shortfall
 from redis_counters.protocol.exchange.asks import DESTINATION, SOURCE, Ask, Asks
 from redis_counters.protocol.exchange.bucket import Bucket
-from redis_counters.protocol.exchange.marks import NONE, is_full, is_other, is_void, mark_of
 from redis_counters.protocol.exchange.members import unfinished
 from redis_counters.protocol.exchange.route import Route
 from redis_counters.protocol.exchange.tally import Tally
 from redis_counters.protocol.exchange.texts import told_of, with_floor
 from redis_counters.protocol.exchange.unsealing import unseal
-from redis_counters.protocol.refusals import error_for
-from redis_counters.protocol.replies import BadReply, Reply
+from redis_counters.protocol.wire.answers import all_answered, reply_of
+from redis_counters.protocol.wire.commands import ErrorReply, NoAnswer, Script, pieces
+from redis_counters.protocol.wire.durability import Durability, shortfall
+from redis_counters.protocol.wire.marks import NONE, is_full, is_other, is_void, mark_of
+from redis_counters.protocol.wire.refusals import error_for
+from redis_counters.protocol.wire.replies import BadReply, Reply
 
 MOST_CHANGES = 500  # of a page; those of one version come together, even if they are more
 MOST_READ = 250  # shards that one script reads: large ones take it some 30 microseconds each

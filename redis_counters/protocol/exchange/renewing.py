@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from redis_counters.protocol.answers import reply_of
-from redis_counters.protocol.commands import Command, Script, pieces
 from redis_counters.protocol.exchange.joining import MOST_COMMANDS, Walk, walk_over
 from redis_counters.protocol.exchange.pull import Unjoined
-from redis_counters.protocol.keys import KeySpace
-from redis_counters.protocol.refusals import of_counter
+from redis_counters.protocol.wire.answers import reply_of
+from redis_counters.protocol.wire.commands import Command, Script, pieces
+from redis_counters.protocol.wire.keys import KeySpace
+from redis_counters.protocol.wire.refusals import of_counter
 
 
 def renew(keys: KeySpace, generation: bytes) -> Generator[list[Command], list[object], int]:

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
 
-from redis_counters.protocol.answers import list_of, reply_of
-from redis_counters.protocol.commands import Argument, Command, Script, hmget, pieces
 from redis_counters.protocol.exchange.joining import MOST_COMMANDS, walk_over
-from redis_counters.protocol.exchange.marks import EVICTED as VOID
-from redis_counters.protocol.exchange.marks import anew, field_of, is_void
 from redis_counters.protocol.exchange.members import EVICTED, MEMBER, Member, Region, record
-from redis_counters.protocol.keys import KeySpace
+from redis_counters.protocol.wire.answers import list_of, reply_of
+from redis_counters.protocol.wire.commands import Argument, Command, Script, hmget, pieces
+from redis_counters.protocol.wire.keys import KeySpace
+from redis_counters.protocol.wire.marks import EVICTED as VOID
+from redis_counters.protocol.wire.marks import anew, field_of, is_void
 
 MOST_FORGOTTEN = 500  # shards that one script goes through
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from redis_counters.protocol.commands import Argument, Command, Script
-from redis_counters.protocol.durability import Durability, confirm
-from redis_counters.protocol.exchange.marks import WRITTEN, field_of
-from redis_counters.protocol.keys import KeySpace
-from redis_counters.protocol.registry import time
+from redis_counters.protocol.wire.commands import Argument, Command, Script
+from redis_counters.protocol.wire.durability import Durability, confirm
+from redis_counters.protocol.wire.keys import KeySpace
+from redis_counters.protocol.wire.marks import WRITTEN, field_of
+from redis_counters.protocol.wire.registry import time
 
 
 class Route:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from redis_counters.protocol.exchange.asks import Meter
-from redis_counters.protocol.refusals import refusal
+from redis_counters.protocol.wire.refusals import refusal
 
 MOST_REFUSALS = 100  # that wait to be told of
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from redis_counters.errors import quoted
-from redis_counters.protocol.replies import BadReply
+from redis_counters.protocol.wire.replies import BadReply
 
 Entry = tuple[int, int, int, int]
 """Counted up and down, and the floors under the two."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from redis_counters.protocol.answers import reply_of
-from redis_counters.protocol.commands import Script
 from redis_counters.protocol.exchange.asks import DESTINATION, SOURCE, Ask, Asks, on
 from redis_counters.protocol.exchange.bucket import Bucket
 from redis_counters.protocol.exchange.members import EVICTED, look
 from redis_counters.protocol.exchange.route import Route
 from redis_counters.protocol.exchange.tally import Tally
+from redis_counters.protocol.wire.answers import reply_of
+from redis_counters.protocol.wire.commands import Script
 
 EVERY = 60.0  # seconds between attempts at the same shards, the first time; and before that, so that a fail-over that
 # takes back the delete at one region has happened by then, mostly: what was dropped is told by that one again

@@ -6,12 +6,12 @@ broken, with the id that it has.
 
 from __future__ import annotations
 
-from redis_counters.protocol.answers import reply_of
-from redis_counters.protocol.commands import Command, Script
 from redis_counters.protocol.exchange.asks import Ask, Asks
 from redis_counters.protocol.exchange.route import Route
-from redis_counters.protocol.keys import name_of, shard_of
-from redis_counters.protocol.refusals import raise_refused
+from redis_counters.protocol.wire.answers import reply_of
+from redis_counters.protocol.wire.commands import Command, Script
+from redis_counters.protocol.wire.keys import name_of, shard_of
+from redis_counters.protocol.wire.refusals import raise_refused
 
 
 def unseal(route: Route, side: int, shard: bytes) -> Asks[bool]:

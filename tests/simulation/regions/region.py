@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 from redis_counters.crdt.regional import RegionalShard, parse_fields
 from redis_counters.errors import Unavailable
-from redis_counters.protocol.commands import Command, ErrorReply, Script
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.exchange.notes import is_note, names_in
-from redis_counters.protocol.keys import KeySpace, name_of, shard_of
-from redis_counters.protocol.pump import Record, Send
-from redis_counters.protocol.settings import make_settings
-from redis_counters.protocol.sums import added_up
+from redis_counters.protocol.read.sums import added_up
+from redis_counters.protocol.wire.commands import Command, ErrorReply, Script
+from redis_counters.protocol.wire.keys import KeySpace, name_of, shard_of
+from redis_counters.protocol.wire.settings import make_settings
+from redis_counters.protocol.write.round import Record, Send
 from tests.simulation.hashes import Value
 from tests.simulation.plan import BUCKETS, WINDOW
 from tests.simulation.regions.sorted_sets import RegionalDatabase, SortedSet

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from unittest.mock import patch
 
-from redis_counters.protocol.commands import Script
 from redis_counters.protocol.exchange import pull
+from redis_counters.protocol.wire.commands import Script
 from tests.simulation.plan import BUCKETS, Step
 from tests.simulation.regions.plan import NAMES, Plan
 from tests.simulation.regions.world import Tell, World

@@ -8,8 +8,6 @@ from typing import Any
 
 from redis_counters.crdt.regional import RegionalShard
 from redis_counters.errors import CounterError, Unavailable
-from redis_counters.protocol.commands import Command, ErrorReply, NoAnswer, Script
-from redis_counters.protocol.durability import Durability
 from redis_counters.protocol.exchange.asks import Ask
 from redis_counters.protocol.exchange.bucket import Bucket
 from redis_counters.protocol.exchange.comparing import Comparison
@@ -21,6 +19,8 @@ from redis_counters.protocol.exchange.returning import admit, evict, forget_othe
 from redis_counters.protocol.exchange.route import Route
 from redis_counters.protocol.exchange.tally import Tally
 from redis_counters.protocol.exchange.tidying import tidy
+from redis_counters.protocol.wire.commands import Command, ErrorReply, NoAnswer, Script
+from redis_counters.protocol.wire.durability import Durability
 from tests.simulation.ledger import Violation
 from tests.simulation.plan import BUCKETS
 from tests.simulation.regions.plan import NAMES, Plan

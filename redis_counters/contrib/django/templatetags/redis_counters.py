@@ -18,8 +18,8 @@ from django import template
 from redis_counters.contrib.django.client import counters as ours
 from redis_counters.errors import Unavailable
 from redis_counters.events import log
-from redis_counters.protocol.keyed_calls import User
-from redis_counters.protocol.values import Name
+from redis_counters.protocol.keyed.calls import User
+from redis_counters.protocol.wire.values import Name
 
 __all__ = ["counter", "counters", "liked"]
 

@@ -1,0 +1,71 @@
+"""The crowd: users who like posts, and sometimes take it back, some thousand times a second, counted both ways."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+from itertools import accumulate
+
+from redis_counters.asyncio import Counters
+from redis_counters.demo.web.clicks import Plain, tell
+from redis_counters.demo.web.posts import POSTS, Post
+from redis_counters.errors import Unavailable
+
+USERS = 50_000  # so that what Redis keeps of them, a set of users per post, has an end
+ROUND = 200  # likes
+_BACK = 0.2  # of those who are asked again, so many take their like back
+_REST = 0.5  # seconds, when Redis is away
+CONNECTIONS = 8  # that count by INCR at the same time
+
+
+class Crowd:
+    """Likes in rounds. Between two rounds nothing is under way, and all counts can be compared.
+
+    ``likes`` is the truth: how many users like each post.
+    """
+
+    def __init__(self, counters: Counters, plain: Plain, chance: random.Random) -> None:
+        self._counters, self._plain, self._chance = counters, plain, chance
+        self._liked = [bytearray(USERS) for _ in POSTS]
+        # A few posts are liked much more than the others.
+        weights = [1 / (1 + rank) ** 0.8 for rank in range(len(POSTS))]
+        chance.shuffle(weights)
+        self._weights = list(accumulate(weights))
+        self.likes = [0] * len(POSTS)
+        self.done = 0  # likes and unlikes
+
+    async def round(self) -> None:
+        """Some users have liked, or no more like, and both ways of counting have been told."""
+        acts = self._choose()
+        # Not one by one: a server has many users at the same time, and their calls share scripts.
+        todo = iter(acts.items())
+        await asyncio.gather(
+            *(self._tell(f"crowd:{user}", post, liked) for (user, post), liked in acts.items()),
+            *(self._count(todo) for _ in range(CONNECTIONS)),
+        )
+        self.done += len(acts)
+
+    def _choose(self) -> dict[tuple[int, Post], bool]:
+        """Decide who does what, nobody anything twice, and take it as true."""
+        acts: dict[tuple[int, Post], bool] = {}
+        for post in self._chance.choices(POSTS, cum_weights=self._weights, k=ROUND):
+            user = self._chance.randrange(USERS)
+            liked = self._liked[post.number - 1]
+            if (user, post) in acts or (liked[user] and self._chance.random() > _BACK):
+                continue
+            liked[user] = not liked[user]
+            self.likes[post.number - 1] += 1 if liked[user] else -1
+            acts[user, post] = bool(liked[user])
+        return acts
+
+    async def _tell(self, user: str, post: Post, liked: bool) -> None:
+        while True:
+            try:
+                return await tell(self._counters, user, post, liked)
+            except Unavailable:
+                await asyncio.sleep(_REST)
+
+    async def _count(self, todo: Iterator[tuple[tuple[int, Post], bool]]) -> None:
+        for (_, post), liked in todo:
+            await self._plain.count(post, 1 if liked else -1)

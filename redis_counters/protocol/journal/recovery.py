@@ -1,0 +1,176 @@
+"""Orphans: journals of processes that are gone, told to Redis by a writer of their own, and then at their end.
+
+An actor out of a journal is what it was when it was recorded last: it asks for its record first (reopening), and tells
+what is not acknowledged. It need not tell the rest: a registry whose number is not below its base has that too, and
+one whose number is below makes it tell everything again, as in life.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from redis_counters.errors import SchemaMismatch
+from redis_counters.protocol.journal.changes import Stored, StoredActor
+from redis_counters.protocol.journal.recorder import Seen
+from redis_counters.protocol.wire.keys import KeySpace, name_of, shard_of
+from redis_counters.protocol.wire.settings import Settings
+from redis_counters.protocol.write.actor import Actor, Phase
+from redis_counters.protocol.write.buffer import Buffer
+from redis_counters.protocol.write.flushes import Chunk
+from redis_counters.protocol.write.round import Steps
+from redis_counters.protocol.write.slot_totals import Kind
+from redis_counters.protocol.write.writer import Writer
+
+
+@dataclass(eq=False)
+class Orphan:
+    """A journal that was taken over. ``shown``: its name for people."""
+
+    stored: Stored
+    shown: str
+    writer: Writer | None = None
+    given_up: bool = False
+
+    @property
+    def told(self) -> bool:
+        """Redis has all of it, but for what it refuses; or it cannot be told."""
+        writer = self.writer
+        if writer is None:
+            return self.given_up
+        return writer.clean and writer.durable and not any(a.probe or a.phase is Phase.REOPEN for a in writer.actors())
+
+    def look(self, now: float, *, closing: bool) -> None:
+        """Its actors end as in life: each when its totals were kept for the re-assert window, or all if ``closing``."""
+        writer = self.writer
+        assert writer is not None
+        writer.closing = closing
+        writer.looks.used_at = now  # there are rounds all the time until it is over
+        for bucket in () if closing else writer.buckets:
+            if bucket.current.phase is not Phase.NEW and bucket.current.delivered:
+                # Nothing more is counted here: the bucket keeps house of those before its current one.
+                bucket.begin(now)
+
+    @property
+    def over(self) -> bool:
+        """It is told, and its actors have come to their end; or it cannot be told."""
+        return self.given_up or (self.writer is not None and self.writer.closed)
+
+    @property
+    def empty(self) -> bool:
+        """All of it is told, and Redis refused none: the journal is of no use any more."""
+        return self.writer is not None and self.writer.closed and not self.writer.refusals()
+
+
+def revive(stored: Stored, settings: Settings, keys: KeySpace, mint: Callable[[], str], now: float) -> Writer:
+    """Return a writer that holds all of a journal.
+
+    Its recorder goes on where the journal stands. Raises SchemaMismatch if the keys are others by now.
+    """
+    if stored.buckets not in (None, keys.buckets):
+        raise SchemaMismatch(
+            f"it counted in {stored.buckets} buckets, and namespace {keys.namespace.decode()!r} "
+            f"was made anew with {keys.buckets}"
+        )
+    settings = settings._replace(journal=settings.journal or "journal", journal_always=stored.always)
+    writer = Writer(settings, Buffer(), mint)
+    for name, at in stored.expiries.items():
+        writer.expiries.ask(name, at)
+    writer.expiries.take_changes()
+    writer.settle(keys, now)
+    seen: dict[Actor, Seen] = {}
+    numbers: dict[Actor, int] = {}
+    for number, kept in stored.actors.items():
+        bucket = writer.buckets[kept.head.bucket]
+        actor = _actor(
+            kept,
+            Actor(bucket.number, bucket.registry, mint, settings.display, settings.delay, now, writer.expiries),
+            unsure=not stored.always,
+        )
+        bucket.actors.insert(-1, actor)  # never the current one: it gets nothing more
+        flushes = list(actor.sent)
+        first, last = (flushes[0], flushes[-1]) if flushes else (actor.seq + 1, actor.seq)
+        seen[actor] = Seen(kept.head, first, last, 0)
+        numbers[actor] = number
+    recorder = writer.recorder
+    assert recorder is not None
+    recorder.resume(seen, numbers, early=bool(stored.early), buckets=stored.buckets)
+    for actor in seen:
+        _gate(writer, actor)
+    for (kind, name), amount in stored.early.items():
+        writer.buffer.amounts.append((name, amount if kind is Kind.PLUS else -amount))
+    writer.buffer.amounts += stored.calls.values()
+    writer.drain()
+    writer.calls = max(stored.calls, default=0)
+    if stored.early or stored.calls:
+        writer.mark_moved()
+    return writer
+
+
+def _actor(kept: StoredActor, actor: Actor, *, unsure: bool) -> Actor:
+    """The actor is what it was."""
+    head = kept.head
+    actor.owner, actor.id, actor.seq, actor.base = head.owner, head.id, head.seq, head.base
+    actor.exact, actor.blurred, actor.unsure, actor.behind = head.exact, head.blurred, unsure, head.behind
+    applied: tuple[dict[bytes, int], dict[bytes, int]] = ({}, {})
+    for table in actor.tables:
+        table.changed = {}
+    for (kind, key), slot in kept.slots.items():
+        table = actor.tables[kind]
+        actor.sharded = actor.sharded or shard_of(key) > 0
+        table.total[key] = slot.total
+        if slot.acknowledged:
+            table.acknowledged[key] = slot.acknowledged
+        if slot.total != slot.acknowledged:
+            table.dirty[key] = None
+        if slot.applied and kind is not Kind.SHARDS:
+            applied[kind][key] = slot.applied
+    actor.known_applied = applied if head.healing else None
+    for seq in sorted(kept.flushes):
+        base, totals = kept.flushes[seq]
+        actor.sent.remember(Chunk(seq, base, totals, None))
+    actor.suspects = frozenset(
+        (kind, key)
+        for seq, (_, totals) in kept.flushes.items()
+        if seq <= head.base and not head.healing
+        for kind in (Kind.PLUS, Kind.MINUS)
+        for key, total in totals[kind].items()
+        if total > actor.tables[kind].acknowledged.get(key, 0)
+    )
+    latest = next(reversed(actor.sent), 0)
+    if head.unanswered and latest > head.base:
+        actor.unknown = actor.sent[latest]  # it carries all that had no answer
+    if not head.id:
+        actor.phase = Phase.NEW  # nothing was ever sent by it
+    elif head.folding:  # a part may be in the bases already: never tell it again, go on with the folding
+        actor.phase = Phase.FOLDING
+        actor.unfolded = list({key: None for table in actor.tables[:2] for key in table.total})
+        actor.phase = Phase.FOLDING if actor.unfolded else Phase.DONE
+    else:
+        actor.phase = Phase.REOPEN
+    return actor
+
+
+def _gate(writer: Writer, actor: Actor) -> None:
+    """What goes to other shards than 0 waits until their number is published (again: nobody knows whether it was)."""
+    assert writer.gates is not None
+    for table in actor.tables[:2]:
+        for key in list(table.dirty):
+            shard = shard_of(key)
+            if shard:
+                del table.dirty[key]  # else it counts as let through
+                if not writer.gates.publish(name_of(key), shard + 1, actor.bucket, key):
+                    table.dirty[key] = None
+
+
+def told(writer: Writer, steps: Steps, into: Writer) -> Steps:
+    """One round of an orphan; what happens is told with the client's own events, errors and figures."""
+    uncertain = writer.uncertain
+    try:
+        yield from steps
+    finally:
+        into.events += writer.events
+        writer.events = []
+        into.errors += writer.errors
+        writer.errors = []
+        into.uncertain += writer.uncertain - uncertain

@@ -1,0 +1,186 @@
+"""Keyed calls on their way to Redis: which scripts they share, and what the answers mean.
+
+Sans-I/O: `Keyed.apply` yields lists of commands and is given the lists of their answers. It may be driven again and
+again with the same calls, after whatever failure: what was counted is not counted twice. Not thread-safe: drivers lock.
+
+Which slice of time it is, the server says. The client guesses it, by what it has learned of the server's clock, only
+because keys must be named before a script runs; a wrong guess is answered with the time, and sent again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from redis_counters.errors import CounterError, Unavailable, UsageError, quoted
+from redis_counters.protocol.keyed.calls import Call, Has, Like, Once, Plain, Seed
+from redis_counters.protocol.keyed.key_shards import MOST_ATTEMPTS, MOST_ITEMS, Homes, Steps, asked, refused
+from redis_counters.protocol.read.fetch import Reads
+from redis_counters.protocol.wire.commands import Argument, Command, ErrorReply, NoAnswer, Script, pieces
+from redis_counters.protocol.wire.replies import BadReply
+
+LEAST_SLICE = 10_000  # milliseconds: shorter ones would be over before a command with their names arrives
+SCRIPTS: dict[type[Call], Script] = {
+    Once: Script.ONCE_APPLY,
+    Like: Script.LIKES_APPLY,
+    Seed: Script.SLOTS_SEED,
+}
+
+
+class Request(NamedTuple):
+    """A command and the calls that it carries, in the order of their answers."""
+
+    command: Command
+    bucket: int
+    calls: Sequence[Call]
+
+
+class Keyed(Homes):
+    """What a client knows besides of the servers' clocks."""
+
+    def __init__(self, reads: Reads) -> None:
+        super().__init__(reads)
+        self.ahead: dict[int, float] = {}  # milliseconds of a bucket's server before our clock
+
+    def apply(self, calls: Iterable[Call]) -> Steps[None]:
+        """Every call has its answer or its error. Raises what concerns them all; then some may still be open.
+
+        Cost: one script per bucket, kind of call and `MOST_ITEMS`, all on their way at once; a round trip before that
+        for names that were not used lately.
+        """
+        calls = list(calls)
+        expire = self.reads.writer.expiries.known
+        for call in calls if expire else ():
+            if call.name in expire and not isinstance(call, (Has, Plain)):
+                call.error = UsageError(
+                    f"counter {quoted(call.name)} has expire_at, which goes with incr, decr and add only"
+                )
+        waiting: Sequence[Call] = calls
+        confirmed: set[bytes] = set()
+        yield from self.settle(calls)
+        for _ in range(MOST_ATTEMPTS):
+            yield from self.find_homes(waiting, confirmed)
+            requests = list(self._requests([call for call in waiting if call.open]))
+            if requests:
+                answers = yield from asked([request.command for request in requests])
+                for request, raw in zip(requests, answers, strict=True):
+                    self._take(request, raw)
+            if self.doubtful:
+                self.homes.clear()
+                yield from self.reopen_namespace()
+            waiting = [call for call in waiting if call.open]
+            if not waiting:
+                break
+        for call in waiting:
+            call.error = Unavailable("the server's clock, or its registry, changes faster than it can be told of")
+        # A shard that was new though its counter was known: others may be gone too, and with shard 0 what it tells.
+        renewed = {call.name for call in calls if isinstance(call, (Once, Like)) and call.answer == b"2"} - confirmed
+        yield from self.open(renewed)
+
+    # -- what is sent
+
+    def _requests(self, calls: Iterable[Call]) -> Iterator[Request]:
+        """Yield as few commands as carry these calls."""
+        keys = self.keys
+        groups: dict[tuple[type[Call], int, object], list[Call]] = {}
+        places: dict[Call, tuple[bytes, bytes]] = {}  # keys of the shard, and of its users
+        shards: dict[tuple[bytes, int], tuple[int, bytes]] = {}  # that were looked up: of many calls they are the same
+        for call in calls:
+            if isinstance(call, Plain):
+                yield Request(Command(None, (call.key,), call.args, call.verb), -1, [call])
+                continue
+            home = self.homes.get(call.name)
+            if home is None and not isinstance(call, Seed):
+                continue  # forgotten since: the next attempt looks for it
+            shard = 0 if home is None or isinstance(call, Seed) else call.hash % home.shards
+            if (found := shards.get((call.name, shard))) is None:
+                found = shards[call.name, shard] = keys.shard_key(call.name, shard)
+            bucket, key = found
+            users = keys.users_key(call.name, shard) if isinstance(call, (Like, Has)) else b""
+            places[call] = key, users
+            apart: object = call.ttl if isinstance(call, Once) else users if isinstance(call, Has) else None
+            groups.setdefault((type(call), bucket, apart), []).append(call)
+        for (kind, bucket, apart), group in groups.items():
+            for part in pieces(group, MOST_ITEMS):
+                if kind is Has:
+                    told = [call.user for call in part if isinstance(call, Has)]
+                    assert isinstance(apart, bytes)
+                    yield Request(Command(None, (apart,), told, b"SMISMEMBER"), bucket, part)
+                else:
+                    yield Request(self._script(kind, bucket, part, places), bucket, part)
+
+    def _script(
+        self, kind: type[Call], bucket: int, calls: Sequence[Call], places: dict[Call, tuple[bytes, bytes]]
+    ) -> Command:
+        keys: list[bytes] = [self.keys.registries[bucket], self.keys.index(bucket)]
+        args: list[Argument] = [self.generation(bucket)]
+        first = calls[0]
+        if isinstance(first, Once):
+            length = max(-(-first.ttl // 2), LEAST_SLICE)
+            number = int(self._server_now(bucket) // length)
+            keys += (self.keys.slice_key(bucket, first.ttl, number + n) for n in (1, 0, -1, -2))
+            args += (length, number, first.ttl)
+        for call in calls:
+            shard, users = places[call]
+            keys.append(shard)
+            if isinstance(call, Once):
+                args += (call.digest, call.amount)
+            elif isinstance(call, Like):
+                keys.append(users)
+                args += (call.sign, call.user)
+            elif isinstance(call, Seed):
+                args += (call.slot, call.total)
+        return Command(SCRIPTS[kind], keys, args)
+
+    def _server_now(self, bucket: int) -> float:
+        """Return what the time of a bucket's server most likely is, in milliseconds."""
+        ahead = self.ahead.get(bucket)
+        return 1000 * self.reads.wall() if ahead is None else 1000 * self.reads.clock() + ahead
+
+    # -- what is answered
+
+    def _take(self, request: Request, raw: object) -> None:
+        """Every call of the request has its outcome, but for those that have to be sent again."""
+        script, calls = request.command.script, request.calls
+        try:
+            if script is None:
+                self._take_plain(calls, raw)
+                return
+            reply = self.reply(raw, script, request.bucket)
+            if reply is None:
+                return
+            first = 0
+            if script is Script.ONCE_APPLY:
+                self.ahead[request.bucket] = reply.number(0) - 1000 * self.reads.clock()
+                if reply.word == "SLICE":
+                    return
+                first = 1
+            if len(reply.values) != first + len(calls):
+                raise BadReply(f"expected {len(calls)} answers, got {len(reply.values) - first}")
+            for name in {call.name for call in calls}:
+                self.reads.forget(name)
+            for i, call in enumerate(calls, first):
+                answer = reply.text(i)
+                if answer.startswith(b"!"):
+                    call.error = refused(call.name, ErrorReply(answer[1:].decode("utf-8", "replace")), script)
+                else:
+                    call.answer = answer
+        except CounterError as error:
+            for call in calls:
+                if call.open:
+                    call.error = error
+
+    def _take_plain(self, calls: Sequence[Call], raw: object) -> None:
+        if isinstance(raw, ErrorReply):
+            for call in calls:
+                call.error = refused(call.name, raw, None, "key" if isinstance(call, Plain) else "counter")
+        elif isinstance(raw, NoAnswer):
+            for call in calls:
+                call.error = raw.error
+        elif isinstance(calls[0], Plain):
+            calls[0].answer = (raw,)
+        elif isinstance(raw, list) and len(raw) == len(calls):
+            for call, member in zip(calls, raw, strict=True):
+                call.answer = member
+        else:
+            raise BadReply(f"expected {len(calls)} answers, got {type(raw).__name__}")

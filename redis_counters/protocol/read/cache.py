@@ -1,0 +1,238 @@
+"""Values from memory: a cache of snapshots, their merge with what this process counted, and who fetches new ones.
+
+A value is the snapshot, with this process's own slots raised to its own totals: the process is a replica too, so it
+reads its own writes at once (Almeida & Baquero, Scalable Eventually Consistent Counters, section 3: a value is never
+above what was issued, and never less than the own increments since the last read).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable
+from itertools import islice
+from typing import NamedTuple, TypeVar
+
+from redis_counters.crdt.field_sums import INT64_MAX
+from redis_counters.errors import CounterError, Refused
+from redis_counters.protocol.read.snapshot import Snapshot
+from redis_counters.protocol.wire.values import CounterValue, made_value
+from redis_counters.protocol.write.writer import Writer
+
+MOST_FAILURES = 1_000  # names; a reader that waited for one that is forgotten asks itself
+MOST_AHEAD = 1_000  # increments in the buffer that a read from memory looks through
+NEARLY_FULL = INT64_MAX - 2**48  # of a slot: farther from its end than a buffer is long
+
+T = TypeVar("T")
+
+
+class Claim(NamedTuple):
+    """What a reader gets: values, and names to fetch; if ``busy``, it has to wait until another fetch is over."""
+
+    values: dict[bytes, CounterValue]
+    missing: list[bytes]
+    busy: bool
+
+
+class Ticket:
+    """The names that one reader fetches.
+
+    The reader owns it before names are added; ``over`` is set as the first thing when it is through, or interrupted,
+    and counts from then on, even if another exception keeps him from releasing the names.
+    """
+
+    __slots__ = ("names", "over")
+
+    def __init__(self) -> None:
+        self.names: list[bytes] = []
+        self.over = False
+
+
+class CachedReads:
+    """Values by name, as far as snapshots are at hand; `Reads` fetches them. Not thread-safe: drivers lock."""
+
+    def __init__(self, writer: Writer, clock: Callable[[], float]) -> None:
+        self.writer = writer
+        self.ones, self.amounts = writer.buffer.ones, writer.buffer.amounts
+        self.clock = clock
+        self.cache: dict[bytes, Snapshot] = {}
+        self.fetching: dict[bytes, Ticket] = {}
+        self.outdated: dict[bytes, float] = {}  # since when a fetch that is under way may lack something
+        self.failures: dict[bytes, tuple[float, CounterError]] = {}  # when a fetch of a name failed, and how
+
+    def cached(self, name: bytes, max_age: float | None) -> CounterValue | None:
+        """Return the value if a snapshot not older than ``max_age`` seconds is at hand (None: as the option says)."""
+        snapshot = self.cache.get(name)
+        if snapshot is None or snapshot.drops != self.writer.drops:
+            return None
+        now = self.clock()
+        if now >= snapshot.fresh_until if max_age is None else now - snapshot.taken >= max_age:
+            return None
+        return self.value(name, snapshot)
+
+    def at_hand(self, name: bytes) -> CounterValue | None:
+        """Return the cached value if it is fresh and no more than the buffer has changed since then. Needs no lock.
+
+        The order matters: the epoch grows before the buffer is emptied, so who finds it empty finds the epoch changed.
+        """
+        if self.amounts:
+            return None
+        try:
+            snapshot = self.cache[name]
+        except KeyError:
+            return None
+        if self.ones:
+            return self._ahead(name, snapshot)
+        if snapshot.epoch != self.writer.epoch or snapshot.fresh_until <= self.clock():
+            return None
+        return snapshot.value
+
+    def _ahead(self, name: bytes, snapshot: Snapshot) -> CounterValue | None:
+        """As `at_hand`, with the increments by one that wait in the buffer, as long as they are few.
+
+        To empty the buffer for each read after an increment would take ten times as long. As long as the epoch stays
+        the same, the buffer only grows: what was looked at before need not be looked at again.
+        """
+        epoch, seen, value = snapshot.ahead
+        if epoch != snapshot.epoch:
+            epoch, seen = snapshot.epoch, 0
+            value = snapshot.value  # after the epoch, which is stored after it
+        new = self.ones[seen : seen + MOST_AHEAD]
+        if value is None or len(new) == MOST_AHEAD:
+            return None
+        if epoch != self.writer.epoch or snapshot.fresh_until <= self.clock():  # after the buffer, as in at_hand
+            return None
+        if new:
+            count = new.count(name)
+            if count < len(new):
+                count += new.count(name.decode(errors="replace"))  # it waits there as a str too, if it is ASCII
+            if count:
+                value = made_value(value + count, value.as_of, value.pending + count)
+            snapshot.ahead = epoch, seen + len(new), value  # in one step: others may be at it
+        return value
+
+    def claim(self, names: Iterable[bytes], max_age: float | None, since: float | None, ticket: Ticket) -> Claim:
+        """Return what is at hand, and what the caller has to fetch; that is his (on the ticket) until `release`.
+
+        Two fetches of a name at a time could not be put in order, and values would run backwards. So of what somebody
+        fetches already, the last value will do if it is not twice too old; else the caller waits, and claims again.
+        ``since`` is when the caller came, once it has waited: a fetch that began later answers even who wants no cache.
+        """
+        if max_age is None and self.writer.settings.max_age == 0:
+            max_age = 0
+        values: dict[bytes, CounterValue] = {}
+        mine = dict.fromkeys(names, ticket)
+        missing = list(mine)
+        if max_age != 0 or since is not None:
+            self.writer.drain()
+            for name in missing:
+                value = self._will_do(name, max_age, since)
+                if value is not None:
+                    values[name] = value
+            if values:
+                missing = [name for name in missing if name not in values]
+                mine = dict.fromkeys(missing, ticket)
+        if self.fetching and any(name in self.fetching and not self.fetching[name].over for name in missing):
+            return Claim(values, missing, True)
+        ticket.names = missing
+        self.fetching.update(mine)
+        return Claim(values, missing, False)
+
+    def _will_do(self, name: bytes, max_age: float | None, since: float | None) -> CounterValue | None:
+        if max_age != 0:
+            value = self.cached(name, max_age)
+            if value is None and name in self.fetching:  # somebody is about to know better: this will do until then
+                value = self.cached(name, 2 * (self.writer.settings.max_age if max_age is None else max_age))
+            if value is not None:
+                return value
+        snapshot = self.cache.get(name)
+        return self.last(name) if snapshot is not None and since is not None and snapshot.taken > since else None
+
+    def forget(self, name: bytes) -> None:
+        """What is read of the counter from now on was asked for later than this: Redis has just changed for us."""
+        self.cache.pop(name, None)
+        if name in self.fetching:
+            self.outdated[name] = self.clock()
+
+    def release(self, ticket: Ticket, failure: CounterError | None = None) -> None:
+        """The fetch is over; if it failed, those who waited for it need not find out one after the other."""
+        names, fetching, outdated = ticket.names, self.fetching, self.outdated
+        refused = failure.errors if isinstance(failure, Refused) else {}
+        for name in names:
+            if fetching.get(name) is ticket:
+                del fetching[name]
+                if outdated:
+                    outdated.pop(name, None)
+        if self.failures:
+            for name in names:
+                self.failures.pop(name, None)
+        if failure is not None:
+            now = self.clock()
+            for name in names:
+                if not refused:
+                    self.failures[name] = now, failure
+                elif name in refused:  # that does not concern the others
+                    self.failures[name] = now, refused[name]
+            forget_oldest(self.failures, MOST_FAILURES)
+
+    def failure(self, names: Collection[bytes], since: float) -> CounterError | None:
+        """Return the error of a fetch of one of these names that somebody waited for since then.
+
+        Not where one of several counters is refused: a reader that waits asks itself then: it is to have the others.
+        """
+        for name in names:
+            when, error = self.failures.get(name, (-math.inf, None))
+            alone = len(names) == 1 or not isinstance(error, Refused) or error.counter is None
+            if when > since and alone:
+                return error
+        return None
+
+    def last(self, name: bytes) -> CounterValue | None:
+        """Return the value from the last snapshot, whatever its age, if there is a valid one."""
+        return self.cached(name, float("inf"))
+
+    def value(self, name: bytes, snapshot: Snapshot) -> CounterValue:
+        """Return the snapshot's value, merged with what this process counted."""
+        writer = self.writer
+        if self.ones or self.amounts or writer.unabsorbed:
+            writer.drain()
+        if snapshot.epoch == writer.epoch and snapshot.value is not None:
+            return snapshot.value
+        return self._merged(name, snapshot)
+
+    def _merged(self, name: bytes, snapshot: Snapshot) -> CounterValue:
+        """As `value`, made anew; the buffer is empty."""
+        writer = self.writer
+        value, pending, largest = snapshot.counted, 0, 0
+        if not writer.accepted:
+            pass  # this process has counted nothing, of any name
+        elif writer.keys is None:
+            largest = writer.early[0].get(name, 0)
+            pending = largest - writer.early[1].get(name, 0)
+            value += pending
+        else:
+            places, buckets = snapshot.places, writer.buckets
+            if len(places) != writer.shards.of(name):
+                places = [writer.keys.shard_key(name, shard) for shard in range(writer.shards.of(name))]
+            for bucket, key in places:
+                for actor in buckets[bucket].actors:
+                    plus, minus, _ = actor.tables
+                    if key in plus.total:
+                        more, waiting = snapshot.lacks(actor.owner, plus, key)
+                        value, pending = value + more, pending + waiting
+                        largest = max(largest, plus.total[key])
+                    if key in minus.total:
+                        more, waiting = snapshot.lacks(actor.owner, minus, key)
+                        value, pending = value - more, pending - waiting
+            if snapshot.excess:
+                value -= snapshot.twice(buckets)
+        merged = snapshot.value = made_value(value, snapshot.as_of, pending)
+        # Where a slot is nearly full, what waits in the buffer may not fit: each read looks whether it does.
+        snapshot.epoch = -1 if largest > NEARLY_FULL else writer.epoch
+        return merged
+
+
+def forget_oldest(kept: dict[bytes, T], most: int) -> None:
+    """No more than ``most`` are kept, those that were entered last."""
+    if len(kept) > most:
+        for oldest in list(islice(kept, len(kept) - most)):
+            del kept[oldest]

@@ -1,0 +1,83 @@
+"""What the shards of a counter count, added up from their fields as they came."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from redis_counters.crdt.field_sums import tally
+from redis_counters.crdt.shard_copies import Copies, beyond, copies_in
+from redis_counters.errors import WrongType, quoted
+from redis_counters.protocol.wire.replies import BadReply
+from redis_counters.protocol.wire.shard_fields import pairs_of
+from redis_counters.protocol.write.shard_counts import check_told
+
+MOST_KEPT = 4_000_000  # bytes, about, of fields that are kept; 1,000 names of nine fields take a quarter of it
+LONGEST = 40_000  # the same of one name
+
+Sum = tuple[Sequence[object], int, int]  # shards' fields as they came, what they count, how many shards they tell of
+
+
+class Sums:
+    """Sums by name. Who reads a page again and again finds most of its counters unchanged: they are not added up again.
+
+    To compare fields is faster than anything that is made of them, most of all where they are the same objects, as what
+    `drivers.redis_py.hashes` has seen before.
+    """
+
+    __slots__ = ("_size", "kept")
+
+    def __init__(self) -> None:
+        self.kept: dict[bytes, Sum] = {}  # what was found last, by name; to look into it needs no lock
+        self._size = 0
+
+    def of(self, name: bytes, raws: Sequence[object]) -> Sum:
+        """Return the sum of the first shards of a counter. Raises WrongType, BadReply, and what Redis refuses."""
+        last = self.kept.get(name)
+        if last is not None and last[0] == raws:
+            return last
+        found = added_up(name, raws)
+        self._forget(name)  # so that the oldest stand in front
+        size = _size(raws)
+        if size <= LONGEST:
+            self.kept[name] = found
+            self._size += size
+            while self._size > MOST_KEPT:
+                self._forget(next(iter(self.kept)))
+        return found
+
+    def _forget(self, name: bytes) -> None:
+        last = self.kept.pop(name, None)
+        if last is not None:
+            self._size -= _size(last[0])
+
+
+def _size(raws: Sequence[object]) -> int:
+    """Return about how many bytes are kept with these fields, which are texts, maps or lists."""
+    first: Any = raws[0]
+    each = 1 if isinstance(first, bytes) else 120 if isinstance(first, dict) else 60
+    return (100 + each * len(first)) * len(raws)
+
+
+def added_up(name: bytes, raws: Sequence[object], first: int = 0, copies: Copies | None = None) -> Sum:
+    """Return the sum of shards, from number ``first`` on; ``copies``: what shard 0 has of others, if it is not here.
+
+    Raises WrongType, BadReply, and what Redis refuses.
+    """
+    counted, shards = 0, 1
+    try:
+        for shard, raw in enumerate(raws, first):
+            more, told = tally(pairs_of(raw, name))
+            if told > 1:
+                check_told(told)
+                shards = max(shards, told)
+            if shard == 0 and len(raws) > 1:
+                copies = copies_in(pairs_of(raw, name))
+            elif shard and copies:
+                more = beyond(pairs_of(raw, name), shard, copies)
+            counted += more
+    except ValueError as error:
+        raise WrongType(f"counter {quoted(name)}: {error}", counter=name) from None
+    except (AttributeError, TypeError):  # numbers, lists, errors where a hash has texts
+        raise BadReply(f"counter {quoted(name)}: what came as its fields are no texts") from None
+    return raws, counted, shards

@@ -1,0 +1,232 @@
+"""Folding what is to be folded, wherever it is: in given shards, or in a walk over the names of all keys.
+
+The part of the janitor that looks at counters; `janitor` says who is to be folded, and when.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from typing import NamedTuple, TypeVar
+
+from redis_counters.errors import NotPermitted
+from redis_counters.protocol.wire.answers import reply_of
+from redis_counters.protocol.wire.commands import Command, ErrorReply, Script, pieces
+from redis_counters.protocol.wire.keys import KeySpace, meta_key
+from redis_counters.protocol.wire.refusals import error_for
+from redis_counters.protocol.wire.registry import PIECE, actors_in, hscan, scan, scanned
+from redis_counters.protocol.wire.replies import BadReply
+from redis_counters.protocol.wire.settings import Settings
+
+NAMES = 250  # of keys that are looked at at a time
+HASHES = 50  # that are read at a time
+SLOTS = 250  # that one step folds
+COMMANDS = 100  # of one step
+RENEWAL = 100  # steps of a walk after which the lease is renewed
+
+Steps = Generator[list[Command], list[object], None]
+Who = tuple[int, bytes]  # bucket, actor
+
+T = TypeVar("T")
+
+
+class Upkeep(NamedTuple):
+    """When something is due. Units: whole seconds of the server's clock."""
+
+    actor_ttl: int  # who is silent for that long is closed
+    delay: int  # who is closed for longer is folded: no fail-over opens him again
+    retention: int  # who is folded for that long is forgotten
+
+
+def upkeep_of(settings: Settings) -> Upkeep:
+    """Return these options as a janitor goes by them."""
+    return Upkeep(ceil(settings.actor_ttl), settings.delay, ceil(settings.retention))
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was done so far; of who was closed, folded or forgotten, bucket and actor."""
+
+    reaped: list[Who] = field(default_factory=list)
+    folded: set[Who] = field(default_factory=set)
+    cleaned: list[Who] = field(default_factory=list)
+    slots: int = 0  # that were folded
+    shards: int = 0  # that were looked at
+    waiting: int = 0  # actors that are closed, but not long enough to be folded
+    kept: int = 0  # folded, and remembered for their owners
+    refused: int = 0  # slots that Redis would not fold
+    buckets: int = 0  # whose registries were read
+    walking: bool = False
+    complete: bool = False  # every slot of whom was to be folded has been
+
+
+@dataclass(slots=True)
+class Plan:
+    """What is to be done in one bucket."""
+
+    registry: bytes
+    now: int  # by the clock of its server, before anything else was asked
+    wanted: set[bytes] = field(default_factory=set)  # to be folded, or perhaps not folded completely
+    closed: set[bytes] = field(default_factory=set)  # of these, who is not folding yet
+    old: set[bytes] = field(default_factory=set)  # to be cleaned up, once a complete walk allows it
+    due: bool = False  # somebody has waited long enough for a walk
+    whole: bool = True  # nobody was left out
+
+
+def lease(keys: KeySpace, period: int) -> Generator[list[Command], list[object], int | None]:
+    """Return the server's time, None if somebody else keeps house, or there is nothing to keep."""
+    (raw,) = yield [Command(Script.JANITOR_LEASE, (meta_key(keys.namespace),), (period,))]
+    reply = reply_of(raw, Script.JANITOR_LEASE)
+    return reply.number(0) if reply.word == "OK" else None
+
+
+def walk(
+    keys: KeySpace, plans: list[Plan], upkeep: Upkeep, tally: Tally, *, dry_run: bool
+) -> Generator[list[Command], list[object], bool]:
+    """Fold whoever is wanted, in all counters. Returns whether nothing of them is left.
+
+    The walk is over the keys of one server, and in a cluster over those of one after the other: wherever a bucket lies
+    that somebody is wanted in.
+    """
+    wanted = {bucket: plan for bucket, plan in enumerate(plans) if plan.wanted}
+    tally.walking = True
+    servers: dict[int, bytes] = {}
+    for bucket, plan in wanted.items():  # all before the first walk: a bucket may move to where one has been already
+        servers[bucket] = yield from _server(plan.registry)
+    walked: set[bytes] = set()
+    for bucket, plan in wanted.items():
+        server = servers[bucket]
+        if not server or server not in walked:  # who does not say which one it is may be another
+            yield from _walk_over(plan.registry, keys, wanted, upkeep, tally, dry_run=dry_run)
+        walked.add(server)
+    without_slots = {(bucket, actor): () for bucket, plan in wanted.items() for actor in sorted(plan.closed)}
+    if dry_run:
+        tally.folded.update(without_slots)
+    else:
+        yield from fold(without_slots, wanted, upkeep, tally)
+    tally.walking = False
+    # Another server goes through its keys in another order: after a fail-over some were not seen.
+    for bucket, plan in wanted.items():
+        if (yield from _server(plan.registry)) != servers[bucket]:
+            return False
+    return True
+
+
+def _walk_over(
+    at: bytes, keys: KeySpace, wanted: dict[int, Plan], upkeep: Upkeep, tally: Tally, *, dry_run: bool
+) -> Steps:
+    """Fold whoever is wanted, in all counters of the server that has the key ``at``."""
+    bucket_of, pattern = bucket_finder(keys), shards_pattern(keys.namespace)
+    cursor, steps = b"0", 0
+    while True:
+        (raw,) = yield [scan(cursor, pattern, NAMES, at)]
+        page = scanned(raw, fields=False)
+        if page is None:
+            raise BadReply("SCAN has told nothing")
+        cursor, names = page
+        shards = [(bucket, key) for key in names if (bucket := bucket_of(key)) in wanted]
+        for some in pieces(shards, HASHES):
+            yield from _fold_in(some, wanted, upkeep, tally, dry_run=dry_run)
+            steps += 1
+        steps += 1
+        if steps >= RENEWAL and not dry_run:
+            steps = 0
+            yield from lease(keys, 0)
+        if cursor == b"0":
+            break
+
+
+def _server(at: bytes) -> Generator[list[Command], list[object], bytes]:
+    """Return which run of which server has this key; nothing, where that may not be asked."""
+    (raw,) = yield [ask_for_run(at)]
+    return run_of(raw)
+
+
+def ask_for_run(at: bytes) -> Command:
+    """Return the command that asks for the run of the server that has this key."""
+    return Command(None, (), (b"server",), b"INFO", at)
+
+
+def run_of(raw: object) -> bytes:
+    """Return it out of the answer; nothing, where that may not be asked."""
+    if isinstance(raw, dict):
+        return str(raw.get("run_id", "")).encode()
+    told = re.search(rb"run_id:(\w+)", raw) if isinstance(raw, bytes) else None
+    return told[1] if told is not None else b""
+
+
+def _fold_in(
+    shards: Iterable[tuple[int, bytes]], wanted: dict[int, Plan], upkeep: Upkeep, tally: Tally, *, dry_run: bool
+) -> Steps:
+    """Fold whoever is wanted, in these shards."""
+    reading = [(bucket, key, b"0") for bucket, key in shards]
+    tally.shards += len(reading)
+    while reading:
+        answers = yield [hscan(key, cursor, PIECE) for _bucket, key, cursor in reading]
+        work: dict[Who, list[bytes]] = {}
+        rest: list[tuple[int, bytes, bytes]] = []
+        for (bucket, key, _), raw in zip(reading, answers, strict=True):
+            page = scanned(raw, fields=True)
+            if page is None:
+                continue
+            cursor, fields = page
+            for actor in actors_in(fields):
+                if actor in wanted[bucket].wanted:
+                    work.setdefault((bucket, actor), []).append(key)
+            if cursor != b"0":
+                rest.append((bucket, key, cursor))
+        if dry_run:
+            tally.slots += sum(map(len, work.values()))
+        else:
+            yield from fold(work, wanted, upkeep, tally)
+        reading = rest
+
+
+def fold(work: Mapping[Who, Sequence[bytes]], plans: Mapping[int, Plan], upkeep: Upkeep, tally: Tally) -> Steps:
+    """Fold each of these actors in his shards. Who is open again by now, or forgotten, is not wanted any more."""
+    jobs = [(who, keys) for who, shards in work.items() for keys in (pieces(shards, SLOTS) if shards else [()])]
+    while jobs:
+        step: list[tuple[Who, Sequence[bytes]]] = []
+        slots = 0
+        while jobs and len(step) < COMMANDS and (not step or slots + len(jobs[-1][1]) <= SLOTS):
+            step.append(jobs.pop())
+            slots += len(step[-1][1])
+        answers = yield [
+            Command(Script.SLOTS_FOLD, (plans[bucket].registry, *keys), (actor, upkeep.delay))
+            for (bucket, actor), keys in step
+        ]
+        for ((bucket, actor), _keys), raw in zip(step, answers, strict=True):
+            reply, plan = reply_of(raw, Script.SLOTS_FOLD), plans[bucket]
+            if reply.word != "OK":
+                plan.wanted.discard(actor)
+                plan.closed.discard(actor)
+                continue
+            tally.slots += reply.number(0)
+            if actor in plan.closed:
+                plan.closed.discard(actor)
+                tally.folded.add((bucket, actor))
+            for _number, text in reply.refused():
+                error = error_for(ErrorReply(text), Script.SLOTS_FOLD)
+                if isinstance(error, NotPermitted):
+                    raise error
+                tally.refused += 1
+                plan.whole = False
+
+
+def shards_pattern(namespace: bytes) -> bytes:
+    """Return the pattern for the names of all shards."""
+    return b"{%b:*}:c:*" % re.sub(rb"([\\*?\[\]])", rb"\\\1", namespace)
+
+
+def bucket_finder(keys: KeySpace) -> Callable[[bytes], int]:
+    """Return what finds the bucket of a shard by its key; -1 for a key of another namespace."""
+    match = re.compile(rb"\{%b:(\d+)\}:c:\d+:" % re.escape(keys.namespace)).match
+
+    def bucket_of(key: bytes) -> int:
+        found = match(key)
+        bucket = int(found[1]) if found is not None else -1
+        return bucket if bucket < keys.buckets else -1
+
+    return bucket_of

@@ -1,0 +1,148 @@
+"""When a client's own janitor does a step, and what it tells of it. A driver asks for commands and hands in answers.
+
+The looks at counters that may grow (`growth`) are taken at the same occasions, between the janitor's steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from redis_counters.errors import CounterError
+from redis_counters.events import Event, EventKind
+from redis_counters.protocol.read.fetch import Reads
+from redis_counters.protocol.upkeep.auto_shards import Growth
+from redis_counters.protocol.upkeep.janitor import Steps, Tally, Who, one_pass, repair, upkeep_of
+from redis_counters.protocol.wire.commands import Command
+from redis_counters.protocol.wire.namespace import look_up_namespace
+
+SHARE = 10  # a period is that part of `actor_ttl`,
+LEAST_PERIOD = 5.0  # or as many seconds, if that is more
+REPAIR_PAUSE = 5.0  # seconds between looks at shards that reads found crowded
+LEAST_PAUSE = 0.005  # seconds between two steps,
+IDLENESS = 4  # or as many times what the step took, if that is more,
+MOST_PAUSE = 0.5  # but not longer: it may have been the machine that was slow
+
+
+class Housekeeping:
+    """One step after the other of one pass after the other. Not thread-safe: drivers lock."""
+
+    def __init__(self, reads: Reads, clock: Callable[[], float], chance: Callable[[], float]) -> None:
+        self.reads = reads
+        self.writer = reads.writer
+        self.clock = clock
+        self.chance = chance
+        self.upkeep = upkeep_of(self.writer.settings)
+        self.growth = Growth(self.writer, clock, chance, grouped=reads.grouped)
+        self.tally = Tally()
+        self.steps: Steps | None = None
+        self.seen: set[bytes] = set()  # crowded shards that were looked at in this period
+        self._answers: list[object] | None = None
+        self._looking = False  # the commands that are on their way are of `growth`
+        self._passing = False
+        self._next_step = 0.0
+        self._next_repair = clock()
+        # Not at once: who lives shortly would only begin it.
+        self._next_pass = clock() + self._some_period()
+
+    @property
+    def period(self) -> float:
+        return max(LEAST_PERIOD, self.writer.settings.actor_ttl / SHARE)
+
+    def _some_period(self) -> float:
+        return self.period * (0.5 + self.chance())
+
+    def wait(self) -> float:
+        """Return in how many seconds there is something to do."""
+        return min(self._wait(), self.growth.wait())
+
+    def _wait(self) -> float:
+        if self.steps is not None:
+            due = self._next_step
+        else:
+            due = min(self._next_pass, self._next_repair) if self.reads.crowded else self._next_pass
+        return max(0.0, due - self.clock())
+
+    def commands(self) -> list[Command] | None:
+        """Return what to send now, to be `answered` or `abandoned`; None if there is nothing to do."""
+        looks = self.growth.commands()
+        self._looking = looks is not None
+        if looks is not None:
+            return looks
+        if self._wait() > 0:
+            return None
+        if self.steps is None:
+            self._begin()
+        steps, answers = self.steps, self._answers
+        assert steps is not None
+        self._answers = None
+        try:
+            return next(steps) if answers is None else steps.send(answers)
+        except (StopIteration, CounterError):  # what is refused today is refused quietly, and tried in another period
+            self._end()
+            return None
+
+    def answered(self, answers: list[object], took: float) -> None:
+        """Take in the answers to the commands, which took so many seconds."""
+        if self._looking:
+            self._looking = False
+            self.growth.answered(answers)
+            return
+        if self.steps is None:  # abandoned meanwhile
+            return
+        self._answers = answers
+        self._next_step = self.clock() + min(max(LEAST_PAUSE, IDLENESS * took), MOST_PAUSE)
+
+    def abandoned(self) -> None:
+        """The answers will not come: the pass is over, another will find what this one left."""
+        self._looking = False
+        self.growth.abandoned()
+        if self.steps is not None:
+            self.steps.close()
+            self._end()
+
+    def _begin(self) -> None:
+        now = self.clock()
+        if now >= self._next_pass:
+            self._passing, self.seen = True, set()
+            self.steps = self._whole(None)
+        else:
+            shards = [key for key in self.reads.crowded if key not in self.seen]
+            self.reads.crowded.clear()
+            self.seen.update(shards)
+            self._passing = False
+            self.steps = self._whole(shards)
+
+    def _whole(self, shards: Sequence[bytes] | None) -> Steps:
+        writer = self.writer
+        if writer.keys is None:
+            (raw,) = yield [look_up_namespace(writer.settings)]
+            if not self.reads.settle(raw):
+                return
+        keys = writer.keys
+        assert keys is not None
+        if shards is None:
+            yield from one_pass(keys, self.upkeep, self.tally, period=int(self.period), patient=True)
+        else:
+            yield from repair(keys, self.upkeep, self.tally, shards)
+
+    def _end(self) -> None:
+        now = self.clock()
+        self.steps = self._answers = None
+        self._next_repair = now + REPAIR_PAUSE
+        if self._passing:
+            self._next_pass = now + self._some_period()
+        tally, self.tally = self.tally, Tally()
+        ttl, retention = self.upkeep.actor_ttl, self.upkeep.retention
+        self._tell(EventKind.REAPED, tally.reaped, f"closed, silent for {ttl} s")
+        self._tell(EventKind.FOLDED, tally.folded, "folded")
+        self._tell(EventKind.CLEANED, tally.cleaned, f"forgotten, folded {retention} s ago")
+
+    def _tell(self, kind: EventKind, whom: Iterable[Who], what: str) -> None:
+        """One event per bucket."""
+        actors: dict[int, list[bytes]] = {}
+        for bucket, actor in whom:
+            actors.setdefault(bucket, []).append(actor)
+        for bucket, some in actors.items():
+            single = some[0] if len(some) == 1 else None
+            who = f"actor {single.decode('ascii', 'replace')}" if single is not None else f"{len(some):,} actors"
+            self.writer.events.append(Event(kind, f"bucket {bucket}: {who} {what}", None, single, bucket))

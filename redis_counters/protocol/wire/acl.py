@@ -1,0 +1,220 @@
+"""What a user may not run: servers deny a command inside a script, up to Redis 7.0 without saying which.
+
+Then each command that the script calls is sent by itself, in a form that changes nothing even where it is allowed: the
+server looks at permissions first, and at what is asked only then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from redis_counters.protocol.wire.commands import Argument, Command, ErrorReply, Script
+
+_NOTING = ("ZADD", "ZMSCORE", "ZREM", "ZREVRANGEBYSCORE")  # shards are stamped or noted, and notes are entered
+
+CALLS: dict[Script, tuple[str, ...]] = {
+    Script.NAMESPACE_OPEN: ("HMGET", "HSET"),
+    Script.ACTOR_OPEN: ("HGET", "HMGET", "HSET", "TIME", "ZADD"),
+    Script.ACTOR_CLOSE: ("HDEL", "HGET", "HSET", "TIME"),
+    Script.SLOTS_MERGE: (
+        "EXISTS",
+        "GET",
+        "HGET",
+        "HMGET",
+        "HSET",
+        "HSETNX",
+        "PEXPIREAT",
+        "PTTL",
+        "TIME",
+        "TYPE",
+        *_NOTING,
+        "ZSCORE",
+    ),
+    Script.SLOTS_FOLD: ("GET", "HDEL", "HGET", "HINCRBY", "HMGET", "HSET", "TIME"),
+    Script.SLOTS_READ: ("GET", "HGETALL"),
+    Script.ACTORS_REAP: ("HDEL", "HGET", "HSET", "TIME"),
+    Script.ACTORS_CLEAN: ("HDEL", "HGET", "HMGET", "HSET", "TIME"),
+    Script.JANITOR_LEASE: ("HDEL", "HMGET", "HSET", "TIME"),
+    Script.KEYED_OPEN: ("HGET", "HMGET", "HSET", "TIME", *_NOTING, "ZSCORE"),
+    Script.ONCE_APPLY: (
+        "EXISTS",
+        "HGET",
+        "HINCRBY",
+        "HMGET",
+        "HSET",
+        "HSETNX",
+        "PEXPIREAT",
+        "TIME",
+        *_NOTING,
+        "ZSCORE",
+    ),
+    Script.LIKES_APPLY: (
+        "HGET",
+        "HINCRBY",
+        "HMGET",
+        "HSET",
+        "HSETNX",
+        "SADD",
+        "SISMEMBER",
+        "SREM",
+        "TIME",
+        *_NOTING,
+        "ZSCORE",
+    ),
+    Script.SLOTS_SEED: ("HDEL", "HGET", "HINCRBY", "HMGET", "HSET", "HSETNX", "TIME", *_NOTING, "ZSCORE"),
+    Script.SHARDS_WIDEN: ("HGET", "HMGET", "HSET", "TIME", *_NOTING, "ZSCORE"),
+    Script.NARROW_OPEN: ("HMGET", "HSET", "PTTL"),
+    Script.SHARD_SEAL: ("GET", "HGETALL", "PTTL", "SET", "TIME", "TYPE"),
+    Script.SHARD_UNSEAL: ("GET", "HSET", "PEXPIREAT", "TYPE"),
+    Script.NARROW_APPLY: ("HGET", "HSET"),
+    Script.SHARD_RESET: (
+        "GET",
+        "HDEL",
+        "HGET",
+        "HGETALL",
+        "HINCRBY",
+        "HMGET",
+        "HSET",
+        "PEXPIREAT",
+        "SET",
+        "TIME",
+        "TYPE",
+        *_NOTING,
+        "ZSCORE",
+    ),
+    Script.SHARD_FLOOR: ("GET", "HGET", "HINCRBY", "HMGET", "HSET", "SET", "TIME", "TYPE", *_NOTING, "ZSCORE"),
+    Script.SHARD_RENEW: ("GET", "HDEL", "HGET", "HGETALL", "HINCRBY", "HSET", "TIME", "TYPE", *_NOTING, "ZSCORE"),
+    Script.CHANGES_LIST: ("HDEL", "HGET", "HKEYS", "HMGET", "HSET", "INFO", *_NOTING, "ZRANGEBYSCORE"),
+    Script.NOTES_ENTER: ("HGET", "HSET", *_NOTING),
+    Script.DOTS_SETTLE: ("HGET", "HINCRBY", "HSET", "TIME", "ZADD", "ZREM", "ZSCORE"),
+    Script.ENTRIES_READ: ("GET", "HGETALL", "PEXPIRETIME", "PTTL", "TIME", "ZRANGEBYSCORE"),
+    Script.ENTRIES_MERGE: (
+        "HGET",
+        "HGETALL",
+        "HMGET",
+        "HSET",
+        "PEXPIREAT",
+        "PTTL",
+        "TIME",
+        *_NOTING,
+        "ZRANGEBYSCORE",
+        "ZSCORE",
+    ),
+    Script.ENTRIES_DIGEST: ("GET", "HGETALL"),
+    Script.ENTRIES_DROP: ("HDEL", "HGET", "HGETALL", "HINCRBY", "HKEYS", "HMGET", "HSET", "INFO", *_NOTING),
+    Script.REGION_JOIN: ("HGET", "HMGET", "HSET", *_NOTING, "ZREVRANGE"),
+    Script.MEMBERS_SET: ("HMGET", "HSET"),
+    Script.MARKS_SET: ("HSET",),
+    Script.EXCHANGE_BEAT: ("HDEL", "HKEYS", "HMGET", "HSET", "TIME"),
+    Script.ENTRIES_FORGET: ("HDEL", "HKEYS"),
+}
+"""What a script calls; a test compares this with its text."""
+
+KEYLESS = ("TIME", "INFO")
+
+# How each command is tried on a registry. HSET has a field without a value, HINCRBY no number: both are errors. HSETNX
+# finds its field there; in a registry that has just been deleted, it says what an absent one means too. What is for
+# sets, sorted or not, finds a hash, PEXPIREAT, SET and ZADD no number. SADD could make a set of what was deleted:
+# without a member it is not tried.
+_TRIALS: dict[str, tuple[Argument, ...]] = {
+    "EXISTS": (),
+    "HDEL": (b"",),
+    "HGET": (b"n",),
+    "HINCRBY": (b"", b"none"),
+    "HMGET": (b"n",),
+    "HSET": (b"", b"", b""),
+    "HSETNX": (b"n", b"0"),
+    "PEXPIREAT": (b"none",),
+    "SET": (b"", b"PX", b"none"),
+    "SISMEMBER": (b"",),
+    "SREM": (b"",),
+    "INFO": (b"server",),
+    "ZADD": (b"none", b""),
+    "ZMSCORE": (b"",),
+    "ZRANGEBYSCORE": (b"none", b"none"),
+    "ZREM": (b"",),
+    "ZREVRANGE": (b"0", b"0"),
+    "ZREVRANGEBYSCORE": (b"none", b"none"),
+    "ZSCORE": (b"",),
+}
+
+# A command that is denied inside a script is told in words only, and by each kind of server in others.
+SHORTEST = 20  # bytes of such an error, at least: most answers are looked at no further
+_DENIED = ("no permissions", "can't run this command", "ACL failure")
+
+
+def is_denied(text: str) -> bool:
+    """True if an error says that the user lacks a permission."""
+    return any(words in text for words in _DENIED)
+
+
+def of_a_key(text: str) -> bool:
+    """True if such an error is about a key: the command is allowed."""
+    return "access" in text and "key" in text
+
+
+def key_patterns(namespace: str) -> str:
+    """Return the rules that let a user at all keys of a namespace."""
+    return f"~{namespace}:* ~{{{namespace}:*}}:*"
+
+
+def is_unnamed(text: str) -> bool:
+    """True if it does not say which."""
+    return "can't run this command" in text and "may not run" not in text
+
+
+def lacks_name(raw: object) -> bool:
+    """True if an answer, or the error of a counter in it, is such an error."""
+    if isinstance(raw, ErrorReply):
+        return is_unnamed(raw.text)
+    if not isinstance(raw, list):
+        return False
+    return any(is_unnamed(_text(part)) for part in raw[1:] if not isinstance(part, bytes) or len(part) > SHORTEST)
+
+
+def trials(commands: Iterable[Command]) -> list[Command]:
+    """Return what these scripts call, once each, to be tried by itself."""
+    found: dict[str, Command] = {}
+    for command in commands:
+        assert command.script is not None
+        for call in CALLS[command.script]:
+            keys = () if call in KEYLESS else command.keys[:1]
+            found[call] = Command(None, keys, _TRIALS.get(call, ()), call.encode())
+    return list(found.values())
+
+
+def denied_of(tried: Sequence[Command], answers: Iterable[object]) -> list[str]:
+    """Return the names of the commands that were denied."""
+    pairs = zip(tried, answers, strict=True)
+    return [
+        c.plain.decode()
+        for c, raw in pairs
+        if isinstance(raw, ErrorReply) and (raw.code == "NOPERM" or is_denied(raw.text))
+    ]
+
+
+def named(raw: object, denied: Sequence[str]) -> object:
+    """Return the answer with the names in its errors."""
+    if isinstance(raw, ErrorReply):
+        return ErrorReply(named_text(raw.text, denied))
+    if isinstance(raw, list):
+        return [named_text(_text(p), denied).encode() if is_unnamed(_text(p)) else p for p in raw]
+    return raw
+
+
+def named_text(text: str, denied: Sequence[str]) -> str:
+    """Return an error's text with the names, where it lacks them."""
+    if not denied or not is_unnamed(text):
+        return text
+    return f"{text.partition(' script: ')[0]}; this user may not run {', '.join(denied)}"
+
+
+def with_candidates(text: str, script: Script | None) -> str:
+    """Return an error's text with all that the script calls, where nobody has found out which of it was denied."""
+    if script is None or not is_unnamed(text):
+        return text
+    return f"{text.partition(' script: ')[0]}; it calls {', '.join(CALLS[script])}"
+
+
+def _text(part: object) -> str:
+    return part.decode("utf-8", "replace") if isinstance(part, bytes) else str(part)

@@ -1,0 +1,410 @@
+"""One writer's identity in one bucket, as a state machine: what it sends, and what an answer makes of it.
+
+The phases, and the answers that move between them (page "The design", "Actors"; they were found by model checking):
+
+========  ======================  =============================================================================
+phase     sends                   goes on
+========  ======================  =============================================================================
+NEW       actor_open              OPEN: to ACTIVE
+REOPEN    actor_open, own id      OPEN: to ACTIVE; FOLDED, GONE: what did not get across moves to a new actor
+ACTIVE    slots_merge             CLOSED, UNKNOWN: to REOPEN; REGRESS: all acknowledgements are forgotten
+CLOSING   actor_close             OK: to FOLDING; REGRESS: to ACTIVE, everything is told again; UNKNOWN: to REOPEN;
+                                  FOLDED: as above
+FOLDING   slots_fold              all keys done: to DONE; OPEN: to REOPEN; UNKNOWN: to DONE, uncertain
+DONE      nothing                 is dropped
+========  ======================  =============================================================================
+
+Rules for what was sent and not answered: it stays *unknown* until a flush that carries all of it is answered with OK,
+even when that flush is refused meanwhile, because a copy of the command may still arrive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from enum import Enum, auto
+from typing import NamedTuple
+
+from redis_counters.protocol.wire.commands import Command, Script, hmget
+from redis_counters.protocol.wire.keys import index_of
+from redis_counters.protocol.wire.registry import record_of
+from redis_counters.protocol.wire.replies import BadReply, Reply
+from redis_counters.protocol.write.expiries import Expiries
+from redis_counters.protocol.write.flushes import Chunk, Header, Totals, increments, mixed
+from redis_counters.protocol.write.history import Applied, History
+from redis_counters.protocol.write.slot_totals import Kind, Table
+
+
+class Phase(Enum):
+    NEW = auto()
+    REOPEN = auto()
+    ACTIVE = auto()
+    CLOSING = auto()
+    FOLDING = auto()
+    DONE = auto()
+
+
+class Sealed(NamedTuple):
+    """A shard that takes no counts at present (see `resharding`), and what has to be told where, to unseal it."""
+
+    id: bytes
+    registry0: bytes
+    key0: bytes
+    shards: int
+    widened: bool = False  # that was told, since the id was learnt
+
+
+class Actor:
+    """An owner's side of one actor. It decides what to send next and what an answer means; it sends nothing itself."""
+
+    def __init__(
+        self,
+        bucket: int,
+        registry: bytes,
+        mint: Callable[[], str],
+        display: bytes,
+        delay: int,
+        opened: float,
+        expiries: Expiries,
+    ) -> None:
+        self.bucket = bucket
+        self.registry = registry
+        self.mint = mint
+        self.owner = mint().encode()
+        self.display = display
+        self.delay = delay  # seconds after it was closed in which it may be taken back
+        self.opened = opened
+        self.expiries = expiries
+        self.id = b""
+        self.phase = Phase.NEW
+        self.seq = 0
+        self.base = 0
+        self.tables = (Table(Kind.PLUS), Table(Kind.MINUS), Table(Kind.SHARDS))
+        self.unknown: Chunk | None = None  # in a flush without an answer
+        self.sent = History()
+        self.last_acknowledged = opened
+        self.last_proved = opened  # when Redis last showed that it has all that is acknowledged
+        self.probe = False  # an empty flush is wanted, to see whether it still does
+        self.look = False  # its record is to be read, which costs less, see `looks`
+        self.last_looked = opened  # when the record was read, and was as it should be
+        self.hesitates = False  # it was silent for so long that it may be gone: it asks before it tells anything new
+        self.unfolded: list[bytes] = []  # keys that folding has still to do
+        self.folding: list[bytes] = []  # keys in the fold on its way
+        self.known_applied: Applied | None = None
+        self.exact = False  # the next flush must rest on `base` itself: late copies may still move the record on
+        self.blurred = False  # what Redis held as of `base` is not known exactly
+        self.refused_now: list[bytes] = []  # by the last answer, and not before
+        self.sharded = False  # it may have slots in other shards than 0
+        self.sealed: dict[bytes, Sealed] = {}  # by shard: nothing can be told before it is unsealed
+        self.opening: bytes | None = None  # of them, the one that the last request is about
+        self.uncertain = False  # nobody can tell whether all of it is there
+        self.suspects: frozenset[tuple[Kind, bytes]] = frozenset()  # a journal does not tell what was refused
+        self.unsure = False  # it comes from a journal that may be older than what was sent,
+        self.behind = False  # and is: what was applied by later flushes nobody knows
+        self.moved = 0  # how often amounts came here from another place
+        self.successor: Actor | None = None
+
+    # -- what there is to do
+
+    @property
+    def clean(self) -> bool:
+        """Nothing waits to be sent or answered."""
+        return self.unknown is None and not any(t.dirty or t.gated for t in self.tables)
+
+    @property
+    def delivered(self) -> bool:
+        """Clean, and nothing is kept because Redis refuses it."""
+        return self.clean and not any(t.refused for t in self.tables)
+
+    @property
+    def healing(self) -> bool:
+        """A fail-over took something back, and not all of it is acknowledged again."""
+        return self.known_applied is not None
+
+    @property
+    def shown(self) -> str:
+        """Return its id for people."""
+        return self.id.decode("ascii", "replace") or "(not opened)"
+
+    @property
+    def slots(self) -> int:
+        return sum(len(t.total) for t in self.tables)
+
+    def request(self, limit: int) -> Command | None:
+        """Return what to send next, with at most ``limit`` counters; None if there is nothing to do."""
+        self.opening = next(iter(self.sealed), None) if self.phase is Phase.ACTIVE else None
+        if self.opening is not None:
+            return self._unseal(self.opening)
+        if self.phase is Phase.ACTIVE:
+            return self._flush(limit) or self._look()
+        if self.phase is Phase.NEW:
+            return self._open() if not self.clean else None
+        if self.phase is Phase.REOPEN:
+            return self._open()
+        if self.phase is Phase.CLOSING:
+            return Command(Script.ACTOR_CLOSE, (self.registry,), (self.id, self.base))
+        if self.phase is Phase.FOLDING:
+            self.folding = self.unfolded[-limit:]
+            return Command(Script.SLOTS_FOLD, (self.registry, *self.folding), (self.id, 0))
+        return None
+
+    def _look(self) -> Command | None:
+        if not self.look:
+            return None
+        self.look = False
+        return hmget(self.registry, (self.id,))
+
+    def seen(self, raw: object, now: float) -> None:
+        """Take the answer to a look in: unless the record is there, open and not behind, an empty flush asks why."""
+        self.look = False
+        if self.has_all(raw):
+            self.last_looked = now
+        else:
+            self.probe = self.phase is Phase.ACTIVE
+
+    def has_all(self, raw: object) -> bool:
+        """Whether an answer to HMGET of the own record says that Redis has all that it acknowledged."""
+        record = record_of(self.id, raw[0]) if isinstance(raw, list) and len(raw) == 1 else None
+        return record is not None and record.state == b"o" and record.seq >= self.base
+
+    @property
+    def last_seen(self) -> float:
+        """When Redis last had all that is acknowledged, by a flush or by a look."""
+        return max(self.last_proved, self.last_looked)
+
+    def _unseal(self, key: bytes) -> Command:
+        sealed = self.sealed[key]
+        if sealed.widened:
+            return Command(Script.SHARD_UNSEAL, (key,), (sealed.id,))
+        args = (self.mint()[:5].encode(), sealed.shards)
+        return Command(Script.SHARDS_WIDEN, (sealed.registry0, index_of(sealed.registry0), sealed.key0), args)
+
+    def retire(self) -> None:
+        """Close and fold as soon as everything is across."""
+        if self.phase is Phase.NEW and self.clean:
+            self.phase = Phase.DONE
+        elif self.phase is Phase.ACTIVE and self.delivered:
+            self.phase = Phase.CLOSING
+
+    def _open(self) -> Command:
+        # A generation is drawn for each request: a registry that is made anew must not get its old one again.
+        generation = self.mint()[:5].encode()
+        return Command(
+            Script.ACTOR_OPEN,
+            (self.registry, index_of(self.registry)),
+            (self.owner, self.id, generation, self.display, self.delay),
+        )
+
+    def _flush(self, limit: int) -> Command | None:
+        # A new chunk only after the last was answered: what may or may not have been applied goes along again.
+        totals: Totals = (self.tables[0].total, self.tables[1].total, self.tables[2].total)
+        taken: tuple[Collection[bytes], Collection[bytes], Collection[bytes]] | None
+        if self.unknown is not None:
+            taken = self.unknown.totals
+            if self.hesitates:  # what GONE leaves in doubt is what was sent: no more than had been
+                totals = self.unknown.totals
+        else:
+            taken = self._take(limit) if not self.hesitates else None
+        if taken is None:
+            if not self.probe and not (self.hesitates and not self.clean):
+                return None
+            taken = ((), (), ())
+        plus, minus, shards = totals
+        self.seq += 1
+        header = Header(self.id, self.seq, self.base, int(self.exact))
+        if not (taken[1] or taken[2] or self.tables[0].floored or self.sharded):
+            chunk, command = increments(
+                self.registry, header, list(taken[0]), plus, self.tables[0].acknowledged, self.expiries
+            )
+        else:
+            some = ({k: plus[k] for k in taken[0]}, {k: minus[k] for k in taken[1]}, {k: shards[k] for k in taken[2]})
+            chunk, command = mixed(self.registry, header, some, self.tables, self.expiries)
+        self.unknown = chunk
+        self.sent.remember(chunk)
+        self.sent.shorten(self.base)
+        return command
+
+    def _take(self, limit: int) -> tuple[Collection[bytes], Collection[bytes], Collection[bytes]] | None:
+        """Return the keys of the next chunk by kind; the kinds take turns in being first, so that none starves."""
+        taken: list[list[bytes]] = [[], [], []]
+        for turn in range(3):
+            kind = (turn + self.seq) % 3
+            if limit and self.tables[kind].dirty:
+                taken[kind] = self.tables[kind].take(limit)
+                limit -= len(taken[kind])
+        if not any(taken):
+            for table in self.tables:  # what waits at a gate may have been passed over
+                table.passed = table.taken
+            return None
+        return taken[0], taken[1], taken[2]
+
+    def void(self) -> None:
+        """The last flush was answered with an error of Redis: it is not recorded, and need not be remembered."""
+        chunk = self.unknown
+        if self.phase is Phase.ACTIVE and chunk is not None and self.opening is None:
+            self.sent.forget(chunk.seq)
+
+    # -- what an answer means
+
+    def answer(self, reply: Reply, now: float) -> None:
+        """Take the answer to the last request in; FOLDED and GONE are the writer's (see `leftover`)."""
+        if self.opening is not None:
+            sealed = self.sealed.pop(self.opening)  # if it is sealed again by now, the next flush is told so
+            if not sealed.widened:
+                self.sealed[self.opening] = sealed._replace(widened=True)
+        elif self.phase in (Phase.NEW, Phase.REOPEN):
+            self._answer_open(reply)
+        elif self.phase is Phase.ACTIVE:
+            self._answer_flush(reply, now)
+        elif reply.word == "UNKNOWN":
+            # With the record, its "folded" is lost: telling again what is folded already would count it twice.
+            self.phase = Phase.DONE if self.folding else Phase.REOPEN
+            self.uncertain = bool(self.folding)
+        elif reply.word == "REGRESS":
+            self._lost(reply.number(0))
+            self.phase = Phase.ACTIVE
+        elif reply.word == "OPEN":  # by a late copy, or a fail-over has taken back that it was closed, and perhaps more
+            self.phase = Phase.REOPEN
+        elif reply.word != "OK":
+            raise BadReply(f"{reply.word} came for an actor that ends")
+        elif self.phase is Phase.CLOSING:
+            self.phase = Phase.FOLDING
+            self.unfolded = list({key: None for t in self.tables[:2] for key in t.total})
+            if not self.unfolded:
+                self.phase = Phase.DONE
+        elif self.phase is Phase.FOLDING:
+            del self.unfolded[len(self.unfolded) - len(self.folding) :]
+            if not self.unfolded:
+                self.phase = Phase.DONE
+
+    def _answer_open(self, reply: Reply) -> None:
+        if reply.word == "OPEN":
+            self.id, recorded = reply.text(0), reply.number(1)
+            self.phase = Phase.ACTIVE
+            self.behind = self.behind or (self.unsure and recorded > self.seq)
+            if recorded < self.base:  # an older state of us
+                self._lost(recorded)
+
+    def _lost(self, recorded: int) -> None:
+        """Acknowledged flushes are missing (a fail-over): everything is told again."""
+        self.known_applied, exact = self.applied_as_of(recorded)
+        self.blurred = not exact
+        self.base, self.exact = recorded, True
+        self.seq = max(self.seq, recorded)
+        for table in self.tables:
+            table.forget()
+
+    def _answer_flush(self, reply: Reply, now: float) -> None:
+        chunk = self.unknown
+        assert chunk is not None
+        if reply.word == "OK":
+            if reply.number(0) != chunk.seq:
+                raise BadReply(f"OK came for flush {reply.number(0)} instead of {chunk.seq}")
+            if len(chunk):
+                self.last_acknowledged = now
+            self._acknowledge(chunk, reply)
+            self.base, self.exact = max(self.base, reply.number(0)), False
+            self.last_proved, self.probe, self.look = now, False, False
+        elif reply.word == "STALE":
+            self.seq = max(self.seq, reply.number(0))
+        elif reply.word == "REGRESS":
+            self._lost(reply.number(0))
+        elif reply.word == "SEALED":
+            pass  # the writer knows what to do with the shards
+        elif reply.word == "MISSING":
+            missing = [chunk.item(number) for number in reply.numbers()]
+            if not all(key in self.tables[kind].acknowledged for kind, key in missing):
+                raise BadReply("MISSING came for a slot that was never acknowledged")
+            for kind, key in missing:
+                self.tables[kind].floored.add(key)
+        else:  # CLOSED, UNKNOWN: a second copy of the flush may still arrive, so it stays unknown
+            self.phase = Phase.REOPEN
+
+    def _acknowledge(self, chunk: Chunk, reply: Reply) -> None:
+        refused = {chunk.item(number): text for number, text in reply.refused()}
+        self.refused_now = [key for (kind, key), text in refused.items() if self.tables[kind].refused.get(key) != text]
+        chunk.refused.update(refused)
+        chunk.answered = True
+        for table in self.tables:
+            if totals := chunk.applied(table.kind):
+                table.acknowledge(totals)
+            table.passed = table.taken
+        for (kind, key), text in refused.items():
+            self.tables[kind].refused[key] = text
+        self.unknown = None
+        if self.known_applied is not None:
+            for kind in (Kind.PLUS, Kind.MINUS):
+                self.known_applied[kind].update(chunk.applied(kind))
+            if self.clean:
+                self._keep_applied(self.known_applied)
+                self.known_applied, self.blurred = None, False
+
+    def _keep_applied(self, applied: Applied) -> None:
+        """Of what is not sent because its counter's number of shards is refused, what Redis has is acknowledged.
+
+        (What it refused itself is not there any more: something else is in its place.)
+        """
+        said_no = set[tuple[Kind, bytes]]().union(*(chunk.refused for chunk in self.sent.values()))
+        for table in self.tables[:2] if not self.blurred else ():
+            for key in table.refused:
+                if (table.kind, key) not in said_no and applied[table.kind].get(key):
+                    table.acknowledged[key] = applied[table.kind][key]
+
+    # -- what moves on
+
+    def leftover(self, seq: int) -> tuple[Totals, bool]:
+        """Return, by kind, what this actor did not get across, given that it was folded as of ``seq``.
+
+        Also whether that is exact; if it is not, it is rather too little than too much.
+        """
+        applied, exact = self.applied_as_of(seq)
+        plus, minus = (
+            {key: total - done.get(key, 0) for key, total in table.total.items() if total > done.get(key, 0)}
+            for table, done in zip(self.tables, applied, strict=False)
+        )
+        return (plus, minus, dict(self.tables[Kind.SHARDS].total)), exact
+
+    def leave_refused(self, rest: Totals) -> None:
+        """Of what Redis has refused, nothing is left over that it had before: it may have that again.
+
+        A fail-over may have taken back that something else was put in the counter's place.
+        """
+        chunks = self.sent.values()
+        for kind, key in set[tuple[Kind, bytes]]().union(*(chunk.refused for chunk in chunks)):
+            total, amount = self.tables[kind].total.get(key, 0), rest[kind].get(key, 0)
+            if amount and kind is not Kind.SHARDS:
+                had = max(chunk.applied(kind).get(key, 0) for chunk in chunks)
+                rest[kind][key] = min(amount, total - had)
+                if total == had:
+                    del rest[kind][key]
+
+    def applied_as_of(self, seq: int) -> tuple[Applied, bool]:
+        """Return the totals that Redis held when it had recorded ``seq``, and whether that is exact."""
+        refused = self.suspects.union((table.kind, key) for table in self.tables for key in table.refused)
+        held = (self._applied(Kind.PLUS), self._applied(Kind.MINUS))
+        found = self.sent.applied_as_of(seq, self.base, held, refused)
+        if found is None:  # all that was ever sent counts as applied
+            return (dict(self.tables[0].total), dict(self.tables[1].total)), False
+        applied, exact = found
+        return applied, exact and not self.blurred
+
+    def let_through(self, table: Table, key: bytes) -> bool:
+        """The key may be sent, or was, without an answer: holding it back now would break what flush() promises."""
+        if self.unknown is not None and key in self.unknown.totals[table.kind]:
+            return True
+        return key in table.dirty and key not in table.gated
+
+    def told_of(self, kind: Kind, key: bytes) -> int:
+        """Return the highest total that Redis may have been told of a slot."""
+        if self.healing:  # acknowledgements are forgotten, and what they were for may be there
+            return self.tables[kind].total.get(key, 0)
+        unanswered = 0 if self.unknown is None else self.unknown.totals[kind].get(key, 0)
+        return max(unanswered, self.tables[kind].acknowledged.get(key, 0))
+
+    def told(self) -> Applied:
+        """Return, by kind, the highest totals that Redis may have been told of."""
+        plus, minus = ({key: self.told_of(t.kind, key) for key in t.total} for t in self.tables[:2])
+        return plus, minus
+
+    def _applied(self, kind: Kind) -> dict[bytes, int]:
+        """Return what Redis held as of `base`: what is acknowledged, but for the time that all is told again."""
+        return self.tables[kind].acknowledged if self.known_applied is None else self.known_applied[kind]

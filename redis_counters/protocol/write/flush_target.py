@@ -1,0 +1,90 @@
+"""What a flush waits for: all that was buffered when it was called, and nothing that came later."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from redis_counters.protocol.journal.recovery import Orphan
+from redis_counters.protocol.write.actor import Actor, Phase
+from redis_counters.protocol.write.writer import Writer
+
+
+class Goal:
+    """All that was buffered when this was made; `reached` tells whether Redis has it.
+
+    It is a position in each table's queue. What waits at a gate is passed over there; so if anything did, the goal
+    goes on with the gates that are shut then, and after that with what they let through.
+    """
+
+    def __init__(self, writer: Writer, orphans: Collection[Orphan] = ()) -> None:
+        self.writer = writer
+        self.orphans = list(orphans)  # what processes that are gone had counted is to be there too
+        # What is in the buffer now will all be in the next batch; if it is empty, it is in the current one. (If an
+        # exception came up in the middle, something is taken and in no batch yet: that will be one of its own.)
+        self.batch = writer.batches + bool(writer.taken) + bool(writer.buffer.ones)
+        self.positions: list[tuple[Actor, list[int]]] | None = None
+        self.gated: set[bytes] | None = None
+        self.released = False
+        self.losses = writer.losses
+        self.done = False
+        self.flushes: int | None = None  # that have to be confirmed, once all has passed
+        gates = writer.gates
+        self.gates_used = -1 if gates is not None and gates.waiting else gates.used if gates is not None else 0
+        if self._is_placed():
+            self._mark()
+
+    def _is_placed(self) -> bool:
+        writer = self.writer
+        return writer.keys is not None and (
+            writer.batches > self.batch or (writer.batches == self.batch and not writer.unplaced)
+        )
+
+    def _mark(self) -> None:
+        self.positions = [(actor, [t.end for t in actor.tables]) for actor in self.writer.actors()]
+
+    def reached(self) -> bool:
+        """Once True, it stays so: what others count later does not concern this goal."""
+        if not self.done:
+            if self.flushes is None and self._reached():
+                self.flushes = self.writer.flushes
+            self.done = self.flushes is not None and (self.writer.durable or self.writer.confirmed >= self.flushes)
+        return self.done and all(orphan.told for orphan in self.orphans)
+
+    def _reached(self) -> bool:
+        if self.writer.keys is None:
+            return self.writer.clean
+        if self.positions is None:
+            if not self._is_placed():
+                return False
+            self._mark()
+        gates = self.writer.gates
+        if not self._passed() or gates is None or gates.again or any(a.probe for a in self.writer.actors()):
+            return False
+        if self.losses != self.writer.losses:  # a fail-over: what had passed may have to pass again
+            self.losses = self.writer.losses
+            self._mark()
+            if not self._passed():
+                return False
+        if gates.used == self.gates_used or self.released:
+            return True
+        if self.gated is None:
+            self.gated = set(gates.waiting)
+        if not self.gated.isdisjoint(gates.waiting):
+            return False
+        self.released = True
+        self._mark()
+        return self._passed()
+
+    def _passed(self) -> bool:
+        positions = self.positions
+        while positions and _has_passed(*positions[-1]):
+            positions.pop()  # passed once is passed for good
+        return not positions
+
+
+def _has_passed(actor: Actor, positions: list[int]) -> bool:
+    if actor.phase is Phase.DONE:
+        return True
+    while actor.successor is not None:
+        actor, positions = actor.successor, [0, 0, 0]
+    return all(t.has_passed(p) for t, p in zip(actor.tables, positions, strict=True))

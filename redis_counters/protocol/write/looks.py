@@ -1,0 +1,46 @@
+"""Looks: plain reads of own actors' records, to notice lost counts where no error tells of them.
+
+A fail-over, a restart without persistence or FLUSHALL may happen without any error here: redis-py connects anew in
+silence, and a proxy keeps the connection. An actor that has something to send learns of the loss by the answer. For the
+others each look reads the records of those that were seen longest ago, half of them. So a loss is found within two
+looks; an actor whose record is not as it should be sends an empty flush, and the answer does the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from redis_counters.protocol.write.actor import Actor, Phase
+
+BUSY_PAUSE = 1.0  # seconds between looks while the process counts or reads, at least
+IDLE_PAUSE = 30.0  # at most; on the way there half of the time that it has been idle for
+
+
+class Looks:
+    """When the next look is due, and at whom."""
+
+    __slots__ = ("at", "used_at")
+
+    def __init__(self) -> None:
+        self.at = 0.0  # the last look, on the monotonic clock
+        self.used_at = 0.0  # when the process last counted or read
+
+    def due(self, actors: Iterable[Actor], now: float) -> bool:
+        """True if somebody should be looked at."""
+        pause = min(max((now - self.used_at) / 2, BUSY_PAUSE), IDLE_PAUSE)
+        return now - self.at >= pause and any(holds(actor) and now - actor.last_seen >= BUSY_PAUSE for actor in actors)
+
+    def begin(self, actors: Iterable[Actor], now: float) -> None:
+        """Half of the actors that hold totals are to be looked at in this round, those that were seen longest ago.
+
+        However lately that was: the loss may be later, and two looks are to be enough.
+        """
+        self.at = now
+        held = sorted(filter(holds, actors), key=lambda actor: actor.last_seen)
+        for actor in held[: (len(held) + 1) // 2]:
+            actor.look = True
+
+
+def holds(actor: Actor) -> bool:
+    """True if it has acknowledged totals that could be lost."""
+    return actor.phase is Phase.ACTIVE and actor.base > 0

@@ -1,0 +1,75 @@
+"""What is not across yet: the part of the write side that callers ask about, and what Redis refuses of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from redis_counters.errors import Overflow, Refused, quoted
+from redis_counters.protocol.wire.keys import name_of, shard_of
+from redis_counters.protocol.wire.refusals import refusal
+from redis_counters.protocol.wire.values import name_shown
+from redis_counters.protocol.write.accumulator import Intake
+from redis_counters.protocol.write.actor import Actor
+from redis_counters.protocol.write.slot_totals import Kind, Table
+
+
+class Outstanding(Intake):
+    """What was counted, on its way or held back."""
+
+    def actors(self) -> Iterator[Actor]:
+        for bucket in self.buckets:
+            yield from bucket.actors
+
+    def _tables(self) -> Iterator[Table]:
+        for actor in self.actors():
+            yield from actor.tables
+
+    def own(self, bucket: int) -> list[Actor]:
+        """Return the actors of this process in a bucket."""
+        return self.buckets[bucket].actors if self.buckets else []
+
+    def waiting(self) -> int:
+        """Return how many slots are not acknowledged. Cost: O(buckets)."""
+        count = self.unplaced + len(self.early[0]) + len(self.early[1])
+        for actor in self.actors():
+            count += len(actor.unknown) if actor.unknown else 0
+            count += sum(len(t.dirty) + len(t.gated) + len(t.refused) for t in actor.tables)
+        return count
+
+    def pending(self) -> dict[str | bytes, int]:
+        """Return the amount per name that is not acknowledged. Cost: O(names held)."""
+        self.drain()
+        amounts: dict[bytes, int] = dict(self.early[0])
+        for name, amount in self.early[1].items():
+            amounts[name] = amounts.get(name, 0) - amount
+        for actor in self.actors():
+            for table, sign in zip(actor.tables, (1, -1), strict=False):
+                for key, amount in table.pending():
+                    name = name_of(key)
+                    amounts[name] = amounts.get(name, 0) + sign * amount
+        return {name_shown(name): amount for name, amount in amounts.items() if amount}
+
+    def refusals(self) -> list[Refused]:
+        """Return what Redis, or the range of a slot, refuses at present, one error per counter."""
+        found: dict[bytes, Refused] = {
+            name: Overflow(f"counter {quoted(name)}: {amount} more do not fit into an int64 slot", counter=name)
+            for name, amount in self.overflowed.items()
+        }
+        for table in self._tables():
+            for key, text in table.refused.items():
+                found.setdefault(name_of(key), refusal(key, text))
+        return list(found.values())
+
+    def retry_refused(self) -> None:
+        """What Redis refused is to be sent again; in other shards than 0 only when their number is published."""
+        gates = self.gates
+        for actor in self.actors() if gates is not None else ():
+            for table in actor.tables:
+                refused, table.refused = table.refused, {}
+                for key in refused:
+                    shard = shard_of(key)
+                    if gates is not None and shard and table.kind is not Kind.SHARDS:
+                        name = name_of(key)
+                        gates.publish(name, max(self.shards.of(name), shard + 1), actor.bucket, key)
+                    if key not in table.gated:
+                        table.dirty[key] = None

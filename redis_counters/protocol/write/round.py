@@ -1,0 +1,147 @@
+"""One round of flushing, as a generator: it yields what to send and when to receive; the drivers do it.
+
+Several commands are on their way at once, at most one per bucket: the next is built while the last is answered. On one
+connection answers come in the order of the commands.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from typing import NamedTuple
+
+from redis_counters.errors import CounterError
+from redis_counters.protocol.journal.recorder import Recorder
+from redis_counters.protocol.wire.acl import denied_of, lacks_name, named, trials
+from redis_counters.protocol.wire.commands import Command, ErrorReply, NoAnswer, Script
+from redis_counters.protocol.wire.namespace import open_namespace, opened_keys
+from redis_counters.protocol.write.writer import Request, Writer
+
+WINDOW = 6  # commands on their way: with fewer the server waits now and then, more gains nothing
+
+
+class Send(NamedTuple):
+    """Send a command; with ``text``, the script's text instead of its hash (EVAL loads it for the next time)."""
+
+    command: Command
+    text: bool = False
+
+
+class Receive:
+    """Wait for the next answer: a value, an `ErrorReply`, or a `NoAnswer`."""
+
+
+RECEIVE = Receive()
+
+
+class Record(NamedTuple):
+    """Keep in the journal what changed (only of a writer that has one). The answer: whether that went well."""
+
+    recorder: Recorder
+
+
+Steps = Generator[Send | Receive | Record, object, None]
+
+TELLING = (Script.SLOTS_MERGE, Script.SLOTS_FOLD)  # what the journal has to know of first
+
+
+def flush_round(writer: Writer, clock: Callable[[], float]) -> Steps:
+    """Send what there is, until nothing is left that can be sent; failed buckets wait for the next round.
+
+    A script that Redis does not know is repaired alone: of the commands on their way only those that did not run are
+    sent again. If the generator is closed early, the commands on their way count as unanswered.
+    """
+    if writer.torn:
+        writer.mend()
+    try:
+        yield from _send_all(writer, clock)
+    except (CounterError, GeneratorExit):
+        raise
+    except BaseException:  # of a signal handler, in the middle of something
+        writer.torn = True
+        raise
+
+
+def _send_all(writer: Writer, clock: Callable[[], float]) -> Steps:
+    if writer.keys is None:
+        yield from _settle(writer, clock)
+    writer.new_round(clock())
+    recorder = writer.recorder
+    in_flight: deque[Request] = deque()
+    denied: list[tuple[Request, object]] = []  # by answers that do not say which command was denied
+    try:
+        while True:
+            writer.place_some()
+            if writer.doubtful and not in_flight:
+                yield from _settle(writer, clock)
+            while (
+                len(in_flight) < WINDOW
+                and not writer.doubtful
+                and (request := writer.next_request(clock())) is not None
+            ):
+                in_flight.append(request)
+                if recorder is not None and request.command.script in TELLING:
+                    recorded = yield Record(recorder)
+                    if not recorded and recorder.holds(request.actor):
+                        writer.unrecorded(in_flight.pop())
+                        continue
+                yield Send(request.command)
+            if not in_flight:
+                if denied:
+                    names = yield from _denied([request.command for request, _raw in denied])
+                    while denied:
+                        request, raw = denied.pop()
+                        writer.answered(request, named(raw, names), clock())
+                    continue
+                if writer.round_open:
+                    continue
+                break
+            raw = yield RECEIVE
+            request = in_flight.popleft()
+            if isinstance(raw, ErrorReply) and raw.code == "NOSCRIPT":
+                in_flight.append(request)
+                yield Send(request.command, text=True)
+            elif isinstance(raw, NoAnswer):
+                writer.lost(request, raw.error)
+            elif request.command.script is not None and lacks_name(raw):
+                denied.append((request, raw))
+            else:
+                writer.answered(request, raw, clock())
+        if recorder is not None:  # what was acknowledged, so that a restart need not tell it again
+            yield Record(recorder)
+        command = writer.confirmation()
+        if command is not None:
+            yield Send(command)
+            writer.answered_confirmation((yield RECEIVE))
+    finally:
+        for request in (*in_flight, *(request for request, _raw in denied)):
+            writer.unanswered(request)
+
+
+def _settle(writer: Writer, clock: Callable[[], float]) -> Steps:
+    settings = writer.settings
+    command = open_namespace(settings, writer.keys.buckets if writer.keys is not None else settings.buckets)
+    yield Send(command)
+    raw = yield RECEIVE
+    if isinstance(raw, ErrorReply) and raw.code == "NOSCRIPT":
+        yield Send(command, text=True)
+        raw = yield RECEIVE
+    if isinstance(raw, NoAnswer):
+        raise raw.error
+    if lacks_name(raw):
+        raw = named(raw, (yield from _denied([command])))
+    writer.settle(opened_keys(raw, settings), clock())
+    if not writer.memory_seen:
+        writer.memory_seen = True  # once, whatever becomes of it: some proxies hang up on what they do not know
+        yield Send(Command(None, (), (b"memory",), b"INFO", command.keys[0]))
+        writer.see_memory((yield RECEIVE))
+
+
+def _denied(commands: Sequence[Command]) -> Generator[Send | Receive, object, list[str]]:
+    """Return the names of the commands that the user may not run, of those that these scripts call."""
+    tried = trials(commands)
+    answers = []
+    for trial in tried:
+        yield Send(trial)
+        answers.append((yield RECEIVE))
+    return denied_of(tried, answers)

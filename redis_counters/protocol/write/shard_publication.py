@@ -1,0 +1,70 @@
+"""Shards other than 0 are used only after shard 0 says that they exist: readers go by that.
+
+The number of shards is a kind of slot of the actor in shard 0's bucket: it is sent, acknowledged, and told again after
+a fail-over like any total. Until it is acknowledged, what was counted for another shard waits at a gate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from redis_counters.protocol.wire.keys import KeySpace, name_of, shard_of
+from redis_counters.protocol.write.actor_set import Bucket
+from redis_counters.protocol.write.slot_totals import Kind
+
+
+class Gates:
+    """What waits for the publication of a number of shards."""
+
+    def __init__(self, keys: KeySpace, buckets: Sequence[Bucket]) -> None:
+        self.keys = keys
+        self.buckets = buckets
+        self.waiting: dict[bytes, set[tuple[int, bytes]]] = {}  # shard 0's key -> (bucket, key) of what waits for it
+        self.wanted: dict[bytes, int] = {}  # shard 0's key -> the number of shards that it waits for
+        self.again: set[bytes] = set()  # shard 0's keys that must tell of their shards again
+        self.used = 0  # how often something was made to wait
+
+    def tell(self, name: bytes, shards: int) -> None:
+        """Shard 0 will say that there are so many."""
+        bucket0, key0 = self.keys.shard_key(name, 0)
+        table0 = self.buckets[bucket0].tables[Kind.SHARDS]
+        if table0.total.get(key0, 0) < shards or key0 in table0.refused:
+            table0.raise_to(key0, shards)
+
+    def publish(self, name: bytes, shards: int, bucket: int, key: bytes) -> bool:
+        """The shard may be used now, or its slots wait until it may be. True if they wait."""
+        for actor in self.buckets[bucket].actors:
+            actor.sharded = True
+        bucket0, key0 = self.keys.shard_key(name, 0)
+        table0 = self.buckets[bucket0].tables[Kind.SHARDS]
+        if table0.acknowledged.get(key0, 0) >= shards:
+            return False
+        self.tell(name, shards)
+        self.waiting.setdefault(key0, set()).add((bucket, key))
+        self.wanted[key0] = max(shards, self.wanted.get(key0, 0))
+        self.used += 1
+        for actor in self.buckets[bucket].actors:
+            for table in actor.tables[:2]:
+                if (key in table.total or actor is self.buckets[bucket].current) and not actor.let_through(table, key):
+                    table.gate(key)
+        return True
+
+    def publish_again(self, key: bytes) -> None:
+        """A shard was deleted by hand, so perhaps with it shard 0, which told of it."""
+        name = name_of(key)
+        bucket0, key0 = self.keys.shard_key(name, 0)
+        table0 = self.buckets[bucket0].tables[Kind.SHARDS]
+        table0.acknowledged.pop(key0, None)
+        table0.raise_to(key0, shard_of(key) + 1)  # (tells the journal, too)
+        self.again.add(key0)
+
+    def answered(self, key0: bytes, shards: int, refused: str | None) -> None:
+        """A number of shards is published, or refused: what waited for that (and for no larger one) waits no longer."""
+        self.again.discard(key0)
+        if refused is None and shards < self.wanted.get(key0, 0):
+            return
+        self.wanted.pop(key0, None)
+        for bucket, key in self.waiting.pop(key0, ()):
+            for actor in self.buckets[bucket].actors:
+                for table in actor.tables[:2]:
+                    table.release(key, refused)

@@ -1,0 +1,375 @@
+"""The write side of a client: which bucket sends what next, and what the answers mean.
+
+Sans-I/O: it is told the time, is asked for requests and is given their answers. Not thread-safe: drivers lock.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from redis_counters.errors import CounterError, NotRecorded, quoted
+from redis_counters.events import Event, EventKind
+from redis_counters.protocol.journal.recorder import Recorder
+from redis_counters.protocol.wire.commands import CONTRACTS, Command, ErrorReply, Script
+from redis_counters.protocol.wire.durability import confirm, shortfall
+from redis_counters.protocol.wire.keys import name_of, shard_of
+from redis_counters.protocol.wire.refusals import error_for, raise_refused, refusal, surely_not_applied
+from redis_counters.protocol.wire.replies import Reply
+from redis_counters.protocol.wire.settings import Settings
+from redis_counters.protocol.wire.values import name_shown
+from redis_counters.protocol.write.actor import Actor, Phase, Sealed
+from redis_counters.protocol.write.buffer import Buffer
+from redis_counters.protocol.write.frequent import Frequent
+from redis_counters.protocol.write.looks import Looks, holds
+from redis_counters.protocol.write.outstanding import Outstanding
+from redis_counters.protocol.write.shard_publication import Gates
+from redis_counters.protocol.write.slot_totals import ALL, Kind
+
+_POLICY = re.compile(rb"maxmemory_policy:([\w-]+)")
+
+
+class Request(NamedTuple):
+    """A command and the actor that it is for."""
+
+    actor: Actor
+    command: Command
+
+
+class Writer(Outstanding):
+    """All that a client has counted and not let go of, on its way to Redis."""
+
+    def __init__(self, settings: Settings, buffer: Buffer, mint: Callable[[], str]) -> None:
+        super().__init__(settings, buffer, mint)
+        self.errors: list[CounterError] = []  # of this round
+        self.events: list[Event] = []  # for the driver to publish
+        self.drops = 0  # times that own state was let go of: earlier snapshots may lack it
+        self.flushed = self.flushes = 0
+        self.confirmed = 0  # how many of the flushes are durable
+        self.shortfall: CounterError | None = None  # why the rest is not
+        self.memory_seen = False  # the server was asked whether it may evict counters
+        self.losses = 0  # times that acknowledged flushes were found missing
+        self.folds = 0  # fold requests sent
+        self.uncertain = 0  # times that nobody could tell how far an actor got
+        self.grown = 0  # times that a counter got more shards for what it is written to
+        self.frequent = Frequent(self.shards)
+        self.looks = Looks()
+        self._accepted_before = 0  # by the beginning of the last round
+        self.closing = False
+        self.torn = False  # a round was ended in the middle of something, see `mend`
+        self.round_open = False  # the round's batch has not all its places yet
+        self.full = False  # as many names wait as are allowed to
+        self._turn = 0
+        journal = settings.journal is not None
+        self.recorder = Recorder(self, strict=settings.journal_always) if journal else None
+
+    def absorb(self) -> None:
+        """As `drain`; also sees whether the buffer is full. Cost: also O(buckets)."""
+        self.drain()
+        self.full = self.waiting() >= self.settings.max_pending
+
+    @property
+    def turns(self) -> tuple[int, int, int]:
+        """Grows when own state is let go of, folded or lost: a snapshot read across such a change is void."""
+        return self.drops, self.folds, self.losses
+
+    # -- requests go out, answers come in
+
+    def new_round(self, now: float = 0.0) -> None:
+        """What was counted until now is to be sent in this round, and nothing that is counted meanwhile.
+
+        Else a round would not end while counting goes on, and a hot counter would be sent as fast as Redis answers,
+        instead of once per interval. Buckets that failed may try again.
+        """
+        self.errors = []
+        if self.shards.growing:
+            self.frequent.new_round(now)
+        for bucket in self.buckets:
+            bucket.failed = False
+        if not self.durable:  # a confirmation speaks of its own connection: that must have written last
+            self.probe_all()
+        self.drain_amounts()
+        self.take_batch()
+        self.round_open = True
+        for table in self._tables():
+            table.stop = ALL
+        self.place_some()
+        if self.accepted != self._accepted_before:
+            self._accepted_before, self.looks.used_at = self.accepted, now
+        if self.looks.due(self.actors(), now):
+            self.looks.begin(self.actors(), now)
+
+    def mend(self) -> None:
+        """After an exception in the middle of a round (out of a signal handler): what may be half done is done again.
+
+        What is not acknowledged is sent again, as by a fail-over, but for what Redis refused; nothing is on its way.
+        """
+        for bucket in self.buckets:
+            bucket.busy = False
+            for actor in bucket.actors:
+                for table in actor.tables:
+                    table.send_again()
+        gates = self.gates
+        if gates is not None:
+            for key0 in list(gates.waiting):
+                bucket0, _ = gates.keys.shard_key(name_of(key0), 0)
+                told = self.buckets[bucket0].tables[Kind.SHARDS].acknowledged.get(key0, 0)
+                if told:
+                    gates.answered(key0, told, None)
+        self.torn = False
+
+    def place_some(self) -> None:
+        """One chunk's worth of the round's batch has its places, so that sending need not wait for all of it."""
+        if not self.round_open:
+            return
+        if self.unplaced:
+            self.place(self.settings.max_batch)
+        if not self.unplaced:
+            self.round_open = False
+            for table in self._tables():
+                table.stop = table.end
+            self.full = self.waiting() >= self.settings.max_pending
+
+    def next_request(self, now: float) -> Request | None:
+        """Return what to send next, of a bucket that waits for no answer; buckets take turns."""
+        count = len(self.buckets)
+        for step in range(count):
+            bucket = self.buckets[(self._turn + step) % count]
+            if bucket.busy or bucket.failed:
+                continue
+            if self.closing and self.durable:
+                bucket.close(now)
+            elif not self.closing and bucket.keep_house(now, may_end=self.durable):
+                self.drops += 1  # a snapshot from before may have it under the old actor
+                self.epoch += 1
+            for actor in [actor for actor in bucket.actors if actor.phase is Phase.DONE]:
+                self._drop(actor)
+            # The current actor and the ending ones take turns in being first, so that neither waits for ever.
+            bucket.turn = not bucket.turn
+            for actor in bucket.actors if bucket.turn else reversed(bucket.actors):
+                actor.hesitates = now - actor.last_proved >= self.settings.actor_ttl
+                command = actor.request(self.settings.max_batch)
+                if command is not None:
+                    bucket.busy = True
+                    self.folds += command.script is Script.SLOTS_FOLD
+                    self._turn = (bucket.number + 1) % count
+                    return Request(actor, command)
+        return None
+
+    def answered(self, request: Request, raw: object, now: float) -> None:
+        """Take in the answer to a request. Raises nothing: what went wrong is in `errors`."""
+        actor, bucket = request.actor, self.buckets[request.actor.bucket]
+        script = request.command.script
+        if script is None:
+            bucket.busy = False
+            actor.seen(raw, now)
+            return
+        if isinstance(raw, ErrorReply):
+            if surely_not_applied(raw):
+                actor.void()
+            self._fail(request, error_for(raw, script, request.command.keys[0]))
+            return
+        try:
+            reply = Reply(raw, CONTRACTS[script].replies)
+            if script is Script.SLOTS_FOLD and reply.word == "OK":  # such a slot stays, and counts, but is not folded
+                self.errors.extend(refusal(request.command.keys[n], text) for n, text in reply.refused())
+            if reply.word in ("FOLDED", "GONE"):
+                self._move_on(actor, reply, now)
+            else:
+                self._answer(actor, reply, script, now)
+        except CounterError as error:
+            self._fail(request, error)
+            return
+        bucket.busy = False
+        if actor.phase is Phase.DONE:
+            self._drop(actor)
+        self.epoch += 1
+
+    def _answer(self, actor: Actor, reply: Reply, script: Script, now: float) -> None:
+        chunk, base, healing = actor.unknown, actor.base, actor.healing
+        self.doubtful = self.doubtful or reply.word == "UNKNOWN"
+        if script in (Script.SHARDS_WIDEN, Script.SHARD_UNSEAL):
+            raise_refused(reply, actor.opening)
+        actor.answer(reply, now)
+        if reply.word in ("UNKNOWN", "REGRESS") or actor.base < base:
+            self.losses += 1
+            self.probe_all()  # what one actor finds, others should look for: they may have nothing to send
+        if actor.healing and not healing:
+            self._tell(
+                EventKind.REGRESSED,
+                actor,
+                "Redis has lost counts that it had confirmed (a fail-over?), they are sent again",
+            )
+        elif reply.word == "CLOSED":
+            self._tell(EventKind.REOPENED, actor, "was silent and taken for gone, but its process lives: it goes on")
+        elif healing and not actor.healing:
+            self._tell(EventKind.HEALED, actor, "Redis has confirmed again what it had lost")
+        gates = self.gates
+        if script is not Script.SLOTS_MERGE or chunk is None or gates is None:
+            return
+        if reply.word == "SEALED":
+            for number, id in reply.pairs():
+                _kind, key = chunk.item(number)
+                self._unseal(actor, key, id, gates)
+        if reply.word == "MISSING":
+            for number in reply.numbers():
+                _kind, key = chunk.item(number)
+                name = name_shown(name_of(key))
+                self._tell(
+                    EventKind.SHARD_MISSING, actor, f"counter {quoted(name)} was deleted, expired or evicted", name
+                )
+                if shard_of(key):
+                    gates.publish_again(key)
+        if reply.word != "OK":
+            return
+        self.flushes += 1
+        self.flushed += len(chunk)
+        self.full = self.full and self.waiting() >= self.settings.max_pending
+        if self.shards.growing:
+            self.frequent.flushed(chunk.totals)
+        for key0, shards in chunk.totals[Kind.SHARDS].items():
+            gates.answered(key0, shards, actor.tables[Kind.SHARDS].refused.get(key0))
+        for table in actor.tables:
+            self.errors.extend(refusal(k, table.refused[k]) for k in actor.refused_now if k in table.refused)
+
+    def _unseal(self, actor: Actor, key: bytes, id: bytes, gates: Gates) -> None:
+        """The shard takes no counts, for its counter was given fewer: shard 0 is told of it, then it is unsealed."""
+        bucket0, key0 = gates.keys.shard_key(name_of(key), 0)
+        actor.sealed[key] = Sealed(id, gates.keys.registries[bucket0], key0, shard_of(key) + 1)
+        gates.publish_again(key)  # which is told again after a fail-over, too
+
+    def see_memory(self, raw: object) -> None:
+        """Warn if the server may evict counters (INFO memory; who may not ask does without)."""
+        policy = _POLICY.search(raw) if isinstance(raw, bytes) else None
+        if policy is not None and policy[1] != b"noeviction":
+            what = (
+                f"maxmemory-policy is {policy[1].decode('ascii', 'replace')}: counters may be evicted, use noeviction"
+            )
+            self.events.append(Event(EventKind.EVICTION, what))
+
+    @property
+    def durable(self) -> bool:
+        """Whatever was acknowledged is confirmed too, as far as that is asked for."""
+        return self.settings.durability is None or self.confirmed >= self.flushes
+
+    def confirmation(self) -> Command | None:
+        """Return the command that asks whether all that was acknowledged is durable, None if there is no need."""
+        durability = self.settings.durability
+        return None if durability is None or self.durable else confirm(durability)
+
+    def answered_confirmation(self, raw: object) -> None:
+        """Take in the answer to that."""
+        assert self.settings.durability is not None
+        error = shortfall(self.settings.durability, raw)
+        if error is None:
+            self.confirmed = self.flushes
+        else:
+            self.errors.append(error)
+            if self.shortfall is None:
+                self.events.append(Event(EventKind.NOT_DURABLE, str(error)))
+        self.shortfall = error
+
+    def probe_all(self) -> None:
+        """Every actor is to see whether Redis still has what it acknowledged."""
+        for actor in self.actors():
+            actor.probe = holds(actor)
+
+    def look_all(self) -> None:
+        """Every actor is to see whether Redis still has its record, and that it is not behind."""
+        for actor in self.actors():
+            actor.look = holds(actor)
+
+    def unanswered(self, request: Request) -> None:
+        """The connection broke or the time is over: what was sent may or may not have been applied."""
+        bucket = self.buckets[request.actor.bucket]
+        bucket.busy = False
+        bucket.failed = True
+
+    def lost(self, request: Request, error: CounterError) -> None:
+        """As `unanswered`, while other servers of a cluster answer."""
+        self._fail(request, error)
+
+    def unrecorded(self, request: Request) -> None:
+        """It was not sent, because it must be in the journal first."""
+        self.unanswered(request)
+        if not any(isinstance(error, NotRecorded) for error in self.errors):
+            self.errors.append(
+                NotRecorded("the journal cannot be written; what must be in it first waits, and is kept")
+            )
+
+    def _fail(self, request: Request, error: CounterError) -> None:
+        self.unanswered(request)
+        self.errors.append(error)
+
+    def _drop(self, actor: Actor) -> None:
+        """The actor is at its end: Redis has all of it, and its own state is let go of."""
+        if actor.uncertain:
+            self._doubt(actor, "its registry was lost while it was folded")
+        self.buckets[actor.bucket].actors.remove(actor)
+        self.drops += 1
+        self.epoch += 1
+
+    def _move_on(self, actor: Actor, reply: Reply, now: float) -> None:
+        gone = reply.word == "GONE"
+        # GONE, nobody can tell: never over-count, so what is unknown counts as applied.
+        seq = reply.number(0) if not gone else actor.base if actor.unknown is None else actor.seq
+        rest, exact = actor.leftover(seq)
+        unproved = gone and actor.last_proved < actor.last_acknowledged + self.settings.reassert_window
+        if unproved:
+            actor.leave_refused(rest)
+        if actor.unsure and (gone or actor.behind) and (rest[0] or rest[1]):
+            self._doubt(actor, "it was folded or cleaned up, and its journal may be older than its last flush")
+            rest = ({}, {}, rest[2])
+        elif gone and actor.healing and (rest[0] or rest[1]):  # a late copy may have put it back before it was folded
+            self._doubt(actor, "its record was cleaned up before it had told again what a fail-over had taken back")
+            rest = ({}, {}, rest[2])
+        elif gone and actor.unknown is not None and len(actor.unknown):
+            self._doubt(actor, "its record was cleaned up, and its last flush had no answer")
+        elif unproved:
+            self._doubt(actor, "its record was cleaned up, and a fail-over may have taken back its last flushes")
+        elif not exact:
+            self._doubt(actor, "it was folded as of a flush that is no longer remembered, or had no answer of its own")
+        else:
+            self._tell(
+                EventKind.MOVED,
+                actor,
+                "was silent, taken for gone and folded; what had not arrived is sent by a new one",
+            )
+        self.buckets[actor.bucket].move_on(actor, rest, now)
+        self.drops += 1
+
+    def _tell(self, kind: EventKind, actor: Actor, what: str, counter: str | bytes | None = None) -> None:
+        self.events.append(Event(kind, f"actor {actor.shown}: {what}", counter, actor.id, actor.bucket))
+
+    def _doubt(self, actor: Actor, what: str) -> None:
+        self.uncertain += 1
+        self._tell(EventKind.UNCERTAIN, actor, f"{what}; what is unknown counts as applied")
+
+    # -- looking at it
+
+    @property
+    def clean(self) -> bool:
+        """Nothing waits to be sent now."""
+        waits = self.torn or self.buffer or self.unabsorbed or any(self.early)
+        return not waits and all(a.clean for a in self.actors())
+
+    @property
+    def closed(self) -> bool:
+        """Every actor is closed and folded, but for those with what Redis refuses; nothing has been counted since."""
+        return (
+            self.clean
+            and self.durable
+            and all(
+                not actor.delivered or (actor is bucket.current and actor.phase is Phase.NEW)
+                for bucket in self.buckets
+                for actor in bucket.actors
+            )
+        )
+
+    def house_due(self, now: float) -> bool:
+        """True if some actor should be looked at for rotation, may end, or should ask what Redis has."""
+        if any(len(bucket.actors) > 1 or bucket.due(now) for bucket in self.buckets):
+            return True
+        asks = any(actor.probe and actor.phase is Phase.ACTIVE for actor in self.actors())
+        return asks or self.looks.due(self.actors(), now)
