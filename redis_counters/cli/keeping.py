@@ -17,7 +17,7 @@ from redis_counters.cli.progress import REFRESH
 from redis_counters.drivers.redis_py.transports import transport_of
 from redis_counters.drivers.transport import Asking, Transport
 from redis_counters.drivers.urls import open_url
-from redis_counters.protocol.upkeep.janitor import Tally, one_pass, upkeep_of
+from redis_counters.protocol.upkeep.janitor import JanitorReport, one_pass, upkeep_of
 from redis_counters.protocol.wire.answers import list_of
 from redis_counters.protocol.wire.commands import Command
 from redis_counters.protocol.wire.keys import KeySpace
@@ -101,44 +101,44 @@ def fold(
     the server is never held up. Exit code 1 if something could not be folded.
     """
     settings = make_settings(namespace=namespace, region=region, actor_ttl=actor_ttl, retention=retention)
-    upkeep, tally = upkeep_of(settings), Tally()
-    with connected(url, settings) as (server, keys), _progress(tally) as show:
+    upkeep, report = upkeep_of(settings), JanitorReport()
+    with connected(url, settings) as (server, keys), _progress(report) as show:
         if keys is not None:
-            driven(server, one_pass(keys, upkeep, tally, dry_run=dry_run), show)
+            driven(server, one_pass(keys, upkeep, report, dry_run=dry_run), show)
         else:
-            tally.complete = True
+            report.complete = True
     if as_json:
-        output.print_json({**_figures(tally), "complete": tally.complete, "dry_run": dry_run})
+        output.print_json({**_figures(report), "complete": report.complete, "dry_run": dry_run})
     else:
         done = "would be" if dry_run else "are now"
         told = {
             "reaped": f"actors, silent for {upkeep.actor_ttl} s, {done} closed",
             "folded": f"actors, closed for {upkeep.delay} s, {done} folded",
-            "slots": f"of such actors {done} folded; shards looked at: {tally.shards}",
+            "slots": f"of such actors {done} folded; shards looked at: {report.shards}",
             "cleaned": f"records, of actors folded {upkeep.retention} s ago, {done} removed",
             "waiting": f"actors are closed, for less than {upkeep.delay} s; a later pass folds them",
             "remembered": "actors are folded, and remembered for their owners",
         }
-        figures = _figures(tally)
+        figures = _figures(report)
         rows = [[name, str(figures[name]), about] for name, about in told.items()]
         output.print_table("", ["what", "number", "of"], rows, numbers=["number"], folded=["of"])
-    if not tally.complete:
+    if not report.complete:
         output.complain(
-            f"slots that could not be folded: {tally.refused}" if tally.refused else "the walk was not complete"
+            f"slots that could not be folded: {report.refused}" if report.refused else "the walk was not complete"
         )
         raise typer.Exit(1)
 
 
-def _figures(tally: Tally) -> dict[str, int]:
+def _figures(report: JanitorReport) -> dict[str, int]:
     return {
-        "reaped": len(tally.reaped),
-        "folded": len(tally.folded),
-        "cleaned": len(tally.cleaned),
-        "waiting": tally.waiting,
-        "remembered": tally.kept,
-        "slots": tally.slots,
-        "shards": tally.shards,
-        "refused": tally.refused,
+        "reaped": len(report.reaped),
+        "folded": len(report.folded),
+        "cleaned": len(report.cleaned),
+        "waiting": report.waiting,
+        "remembered": report.kept,
+        "slots": report.slots,
+        "shards": report.shards,
+        "refused": report.refused,
     }
 
 
@@ -170,7 +170,7 @@ def driven(
 
 
 @contextmanager
-def _progress(tally: Tally) -> Iterator[Callable[[], None]]:
+def _progress(report: JanitorReport) -> Iterator[Callable[[], None]]:
     """How far it got, on standard error if that is a terminal; gone at the end."""
     if not sys.stderr.isatty():
         yield lambda: None
@@ -185,7 +185,7 @@ def _progress(tally: Tally) -> Iterator[Callable[[], None]]:
             now = time.monotonic()
             if now - last >= REFRESH:
                 last = now
-                where = f"{tally.shards:,} shards looked at" if tally.walking else f"{tally.buckets} registries read"
-                status.update(f"{where}, {len(tally.reaped):,} actors closed, {tally.slots:,} slots folded")
+                where = f"{report.shards:,} shards looked at" if report.walking else f"{report.buckets} registries read"
+                status.update(f"{where}, {len(report.reaped):,} actors closed, {report.slots:,} slots folded")
 
         yield show

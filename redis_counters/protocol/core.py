@@ -15,8 +15,8 @@ from redis_counters.protocol.wire.settings import Settings
 from redis_counters.protocol.wire.values import Name, name_bytes, signed_amount
 from redis_counters.protocol.write.buffer import Buffer
 from redis_counters.protocol.write.expiries import Expiries, Expiry, Moment, future_milliseconds
-from redis_counters.protocol.write.flush_target import Goal
-from redis_counters.protocol.write.round import Steps, flush_round
+from redis_counters.protocol.write.flush_target import FlushTarget
+from redis_counters.protocol.write.round import Steps, run_flush
 from redis_counters.protocol.write.shard_counts import AUTO, Auto, check_shards
 from redis_counters.protocol.write.writer import Writer
 
@@ -133,10 +133,10 @@ class Core:
 
     def round(self) -> Steps:
         """Return one round of flushing, to be driven."""
-        return self._round_with_orphans() if self.orphans else flush_round(self.writer, self.clock)
+        return self._round_with_orphans() if self.orphans else run_flush(self.writer, self.clock)
 
     def _round_with_orphans(self) -> Steps:
-        yield from flush_round(self.writer, self.clock)
+        yield from run_flush(self.writer, self.clock)
         keys = self.writer.keys
         assert keys is not None
         for orphan in list(self.orphans):
@@ -150,7 +150,7 @@ class Core:
                 self.report(EventKind.REFUSED, f"journal {orphan.shown} cannot be told, and is left alone: {error}")
                 continue
             orphan.look(self.clock(), closing=self.writer.closing)
-            yield from told(orphan.writer, flush_round(orphan.writer, self.clock), self.writer)
+            yield from told(orphan.writer, run_flush(orphan.writer, self.clock), self.writer)
 
     def failed(self, error: CounterError, cause: BaseException | None = None) -> None:
         """A round did not go through. What answers next may be another server, with an older state."""
@@ -201,11 +201,11 @@ class Core:
                 told.append(Event(kind, f"and {len(same) - MOST_EVENTS:,} more"))
         return told
 
-    def begin_flush(self) -> Goal | None:
+    def begin_flush(self) -> FlushTarget | None:
         """Return what a flush has to wait for, None if there is nothing; what was refused is tried once more."""
         self.writer.drain_amounts()
         self.writer.retry_refused()
-        goal = Goal(self.writer, self.orphans)
+        goal = FlushTarget(self.writer, self.orphans)
         return None if goal.reached() and not self.writer.overflowed else goal
 
     def begin_close(self) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from redis_counters import Counters, Event, EventKind
 from redis_counters.protocol.upkeep import schedule as housekeeping
-from redis_counters.protocol.upkeep.janitor import Tally, one_pass, upkeep_of
+from redis_counters.protocol.upkeep.janitor import JanitorReport, one_pass, upkeep_of
 from redis_counters.protocol.wire.settings import make_settings
 from tests.faces.either import FACES, Either, client_of, closed, commandstats, reset_stats, truth
 from tests.protocol.cleaning import LONG, UPKEEP, House, drive
@@ -274,17 +274,17 @@ def test_many_janitors_and_owners_at_once(any_server: RealServer) -> None:
     names, stop, failures = [f"n{i}" for i in range(12)], threading.Event(), list[BaseException]()
     upkeep = upkeep_of(make_settings(actor_ttl=0.5, reassert_window=0.25, retention=3))
     assert upkeep == (1, 1, 3)
-    tallies = [Tally() for _ in range(3)]
+    tallies = [JanitorReport() for _ in range(3)]
 
-    def janitor(tally: Tally) -> None:
+    def janitor(report: JanitorReport) -> None:
         own = any_server.client()
         try:
             while not stop.is_set():
-                drive(own, one_pass(house.keys, upkeep, tally))
+                drive(own, one_pass(house.keys, upkeep, report))
         except BaseException as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=janitor, args=(tally,)) for tally in tallies]
+    threads = [threading.Thread(target=janitor, args=(report,)) for report in tallies]
     for thread in threads:
         thread.start()
     issued = 0
@@ -315,12 +315,12 @@ def test_many_janitors_and_owners_at_once(any_server: RealServer) -> None:
     assert sum(truth(any_server, names).values()) == issued
 
 
-def _done(tallies: list[Tally]) -> tuple[int, int, int]:
+def _done(tallies: list[JanitorReport]) -> tuple[int, int, int]:
     """Return how many were closed, folded, forgotten by them together."""
     return (
-        sum(len(tally.reaped) for tally in tallies),
-        sum(len(tally.folded) for tally in tallies),
-        sum(len(tally.cleaned) for tally in tallies),
+        sum(len(report.reaped) for report in tallies),
+        sum(len(report.folded) for report in tallies),
+        sum(len(report.cleaned) for report in tallies),
     )
 
 

@@ -22,7 +22,7 @@ from redis_counters.drivers.journal.file import JournalFile
 from redis_counters.drivers.journal.mark import Mark, read_mark
 from redis_counters.drivers.journal.salvage import examine
 from redis_counters.protocol.journal.changes import Changes, Head, Slot, Stored
-from redis_counters.protocol.write.slot_totals import Kind
+from redis_counters.protocol.write.slot_totals import SlotKind
 
 NOTHING: dict[str, Any] = {
     "buckets": None,
@@ -60,29 +60,29 @@ def head(seq: int, id_: bytes = b"G.1.abcd", owner: bytes = b"owner-0001", *, an
 
 def away(file: JournalFile) -> Iterator[None]:
     for number in range(4):
-        file.write(changes(early=[(Kind.PLUS, b"name-%d" % n, number + n + 1) for n in range(number + 1)]))
+        file.write(changes(early=[(SlotKind.PLUS, b"name-%d" % n, number + n + 1) for n in range(number + 1)]))
         if number == 1:
             yield
-    file.write(changes(early=[(Kind.MINUS, b"name-3", 4)], expiries=[(b"name-1", 1_900_000_000)]))
+    file.write(changes(early=[(SlotKind.MINUS, b"name-3", 4)], expiries=[(b"name-1", 1_900_000_000)]))
 
 
 def flushed(file: JournalFile) -> Iterator[None]:
     """Early amounts get their places; flushes, one of them without an answer; a slot that moved to another actor."""
     names = [f"name-{n}" for n in range(4)]
-    file.write(changes(early=[(Kind.PLUS, name.encode(), 5) for name in names]))
+    file.write(changes(early=[(SlotKind.PLUS, name.encode(), 5) for name in names]))
     yield
-    slots = [(1, Kind.PLUS, key(name), Slot(5, 0, 0)) for name in names]
+    slots = [(1, SlotKind.PLUS, key(name), Slot(5, 0, 0)) for name in names]
     file.write(changes(buckets=1, heads=[(1, head(0, b""))], slots=slots, early_gone=True, vital=True))
     file.write(changes(buckets=1, heads=[(1, head(1))], flushes=[(1, 1, 0, told(dict.fromkeys(names, 5)))], vital=True))
-    slots = [(1, Kind.PLUS, key(name), Slot(5, 5, 0)) for name in names[1:]]
-    slots.append((1, Kind.PLUS, key(names[0]), Slot(8, 5, 0)))
-    slots.append((1, Kind.MINUS, key(names[2]), Slot(2, 0, 0)))
+    slots = [(1, SlotKind.PLUS, key(name), Slot(5, 5, 0)) for name in names[1:]]
+    slots.append((1, SlotKind.PLUS, key(names[0]), Slot(8, 5, 0)))
+    slots.append((1, SlotKind.MINUS, key(names[2]), Slot(2, 0, 0)))
     file.write(changes(buckets=1, heads=[(1, head(2))], slots=slots, flushes=[(1, 2, 1, told({names[0]: 8}))]))
     file.write(
         changes(
             buckets=1,
             heads=[(2, head(0, b"", b"owner-0002"))],
-            slots=[(2, Kind.PLUS, key(names[3]), Slot(6, 0, 0)), (2, Kind.PLUS, key("late"), Slot(9, 0, 0))],
+            slots=[(2, SlotKind.PLUS, key(names[3]), Slot(6, 0, 0)), (2, SlotKind.PLUS, key("late"), Slot(9, 0, 0))],
         )
     )
     file.write(changes(buckets=1, heads=[(2, head(1, b"G.2.abcd", b"owner-0002"))], vital=True))
@@ -92,28 +92,28 @@ def flushed(file: JournalFile) -> Iterator[None]:
             buckets=1,
             heads=[(1, head(2, answered=True))],
             slots=[
-                (2, Kind.PLUS, key(names[0]), Slot(3, 0, 0)),
-                (2, Kind.MINUS, key(names[2]), Slot(2, 0, 0)),
-                (1, Kind.PLUS, key(names[0]), Slot(5, 5, 0)),
+                (2, SlotKind.PLUS, key(names[0]), Slot(3, 0, 0)),
+                (2, SlotKind.MINUS, key(names[2]), Slot(2, 0, 0)),
+                (1, SlotKind.PLUS, key(names[0]), Slot(5, 5, 0)),
             ],
-            slots_gone=[(1, Kind.MINUS, key(names[2]))],
+            slots_gone=[(1, SlotKind.MINUS, key(names[2]))],
             moved=True,
             vital=True,
         )
     )
-    file.write(changes(buckets=1, slots=[(2, Kind.PLUS, key("last"), Slot(2, 0, 0))]))
+    file.write(changes(buckets=1, slots=[(2, SlotKind.PLUS, key("last"), Slot(2, 0, 0))]))
 
 
 def called(file: JournalFile) -> Iterator[None]:
     """Calls by themselves; some of them are in totals, and sent."""
     for call in range(1, 5):
         file.append(call, b"name-%d" % (call % 3), call, None)
-    early = [(Kind.PLUS, b"name-0", 3), (Kind.PLUS, b"name-1", 5), (Kind.PLUS, b"name-2", 2)]
+    early = [(SlotKind.PLUS, b"name-0", 3), (SlotKind.PLUS, b"name-1", 5), (SlotKind.PLUS, b"name-2", 2)]
     file.write(changes(early=early, calls=4))
     file.append(5, b"name-0", 7, None)
     yield
-    slots = [(1, Kind.PLUS, key("name-0"), Slot(10, 0, 0)), (1, Kind.PLUS, key("name-1"), Slot(5, 0, 0))]
-    slots.append((1, Kind.PLUS, key("name-2"), Slot(2, 0, 0)))
+    slots = [(1, SlotKind.PLUS, key("name-0"), Slot(10, 0, 0)), (1, SlotKind.PLUS, key("name-1"), Slot(5, 0, 0))]
+    slots.append((1, SlotKind.PLUS, key("name-2"), Slot(2, 0, 0)))
     file.write(changes(buckets=1, heads=[(1, head(0, b""))], slots=slots, early_gone=True, calls=5, vital=True))
     file.write(changes(buckets=1, heads=[(1, head(1))], flushes=[(1, 1, 0, told({"name-0": 10}))], calls=5))
     for call in range(6, 10):
@@ -203,19 +203,19 @@ def look(journal: Journal, case: Case | None, directory: Path) -> tuple[str, Sto
     return reading.damage, reading.stored
 
 
-def amounts(stored: Stored) -> tuple[Counter[tuple[str, Kind, bytes]], Counter[tuple[Kind, bytes]]]:
+def amounts(stored: Stored) -> tuple[Counter[tuple[str, SlotKind, bytes]], Counter[tuple[SlotKind, bytes]]]:
     """Return what slots have, by owner, and what waits for its place."""
-    slots: Counter[tuple[str, Kind, bytes]] = Counter()
+    slots: Counter[tuple[str, SlotKind, bytes]] = Counter()
     for actor in stored.actors.values():
         for (kind, name), slot in actor.slots.items():
             slots[actor.head.owner.decode(), kind, name.removeprefix(key(""))] = slot.total
-    waiting: Counter[tuple[Kind, bytes]] = Counter(stored.early)
+    waiting: Counter[tuple[SlotKind, bytes]] = Counter(stored.early)
     for name, amount in stored.calls.values():
-        waiting[Kind.PLUS if amount > 0 else Kind.MINUS, name] += abs(amount)
+        waiting[SlotKind.PLUS if amount > 0 else SlotKind.MINUS, name] += abs(amount)
     return slots, waiting
 
 
-def values(stored: Stored | None, redis: Stored | None) -> Counter[tuple[Kind, bytes]]:
+def values(stored: Stored | None, redis: Stored | None) -> Counter[tuple[SlotKind, bytes]]:
     """Return what is counted in the end, if Redis has all that another journal's actors could have sent."""
     slots, waiting = amounts(stored) if stored is not None else (Counter(), Counter())
     if redis is not None:

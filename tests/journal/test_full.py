@@ -15,7 +15,7 @@ from redis_counters import Event, EventKind, Unavailable
 from redis_counters.drivers.journal.errors import cause
 from redis_counters.drivers.journal.file import JournalFile
 from redis_counters.protocol.journal.changes import Stored
-from redis_counters.protocol.write.slot_totals import Kind
+from redis_counters.protocol.write.slot_totals import SlotKind
 from tests.faces.either import FACES, Either, truth
 from tests.journal.flipping import changes
 from tests.journal.test_directory import full, mounted
@@ -60,7 +60,7 @@ def test_too_small(tiny: Path) -> None:
 def _written(file: JournalFile, times: int) -> Exception | None:
     for number in range(times):
         try:
-            file.write(changes(early=[(Kind.PLUS, b"%d" % number * 20, 1)]))
+            file.write(changes(early=[(SlotKind.PLUS, b"%d" % number * 20, 1)]))
         except (OSError, sqlite3.Error) as error:
             return error
     return None
@@ -76,7 +76,7 @@ def test_the_log_takes_no_more_than_it_needs(small: Path, always: bool) -> None:
             file.append(number, b"x", 1, None)
             if number % 100:
                 continue
-        file.write(changes(early=[(Kind.PLUS, b"%d" % (number % 50), number)], calls=number if always else 0))
+        file.write(changes(early=[(SlotKind.PLUS, b"%d" % (number % 50), number)], calls=number if always else 0))
         most = max(most, used(small))
     assert most < 700 * KIB
     file.remove()
@@ -85,9 +85,9 @@ def test_the_log_takes_no_more_than_it_needs(small: Path, always: bool) -> None:
 def test_a_large_write_does_not_stay_in_the_log(small: Path) -> None:
     """Half a megabyte at once; the log is as small as ever when that is in the file."""
     file = made(small)
-    file.write(changes(early=[(Kind.PLUS, b"%06d" % number * 8, 1) for number in range(5000)]))
+    file.write(changes(early=[(SlotKind.PLUS, b"%06d" % number * 8, 1) for number in range(5000)]))
     for number in range(300):
-        file.write(changes(early=[(Kind.PLUS, b"x", number)]))
+        file.write(changes(early=[(SlotKind.PLUS, b"x", number)]))
     [log] = small.glob("*-wal")
     assert log.stat().st_size < 600 * KIB
     file.remove()
@@ -97,11 +97,11 @@ def test_what_is_in_the_file_already_makes_room(small: Path) -> None:
     """The disk is full, and the log is what fills it: it is emptied, and written again; nothing fails."""
     file = made(small)
     for number in range(60):
-        file.write(changes(early=[(Kind.PLUS, b"x", number)]))
+        file.write(changes(early=[(SlotKind.PLUS, b"x", number)]))
     full(small)
     before = used(small)
     for number in range(200):
-        file.write(changes(early=[(Kind.PLUS, b"x", number)]))
+        file.write(changes(early=[(SlotKind.PLUS, b"x", number)]))
     assert used(small) <= before
     file.remove()
 

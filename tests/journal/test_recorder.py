@@ -9,7 +9,7 @@ from redis_counters.protocol.wire.commands import Script
 from redis_counters.protocol.wire.keys import KeySpace
 from redis_counters.protocol.wire.settings import make_settings
 from redis_counters.protocol.write.buffer import Buffer
-from redis_counters.protocol.write.slot_totals import Kind
+from redis_counters.protocol.write.slot_totals import SlotKind
 from redis_counters.protocol.write.writer import Writer
 
 KEYS = KeySpace(b"rc", 1)
@@ -69,7 +69,7 @@ def test_before_the_buckets_are_known() -> None:
     count(writer, b"x", 3)
     count(writer, b"x", -2)
     assert keep(recorder, stored)
-    assert stored.early == {(Kind.PLUS, b"x"): 3, (Kind.MINUS, b"x"): 2}
+    assert stored.early == {(SlotKind.PLUS, b"x"): 3, (SlotKind.MINUS, b"x"): 2}
     writer.settle(KEYS, 0.0)
     changes = recorder.take()
     assert changes is not None
@@ -79,7 +79,7 @@ def test_before_the_buckets_are_known() -> None:
     recorder.kept()
     assert stored.early == {}
     [actor] = stored.actors.values()
-    assert {kind: slot.total for (kind, _key), slot in actor.slots.items()} == {Kind.PLUS: 3, Kind.MINUS: 2}
+    assert {kind: slot.total for (kind, _key), slot in actor.slots.items()} == {SlotKind.PLUS: 3, SlotKind.MINUS: 2}
     assert not keep(recorder, stored), "once"
 
 

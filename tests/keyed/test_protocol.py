@@ -9,10 +9,10 @@ import pytest
 import redis
 
 from redis_counters.errors import CounterError, SchemaMismatch, Unavailable, WrongType
-from redis_counters.protocol.keyed.batch import Keyed
+from redis_counters.protocol.keyed.batch import KeyedBatches
 from redis_counters.protocol.keyed.calls import Call, Has, Like, Once, Seed
 from redis_counters.protocol.keyed.key_shards import HOME_AGE
-from redis_counters.protocol.read.cache import Ticket
+from redis_counters.protocol.read.cache import FetchLease
 from redis_counters.protocol.read.fetch import Reads
 from redis_counters.protocol.wire.commands import Command, ErrorReply, Script
 from redis_counters.protocol.wire.settings import make_settings
@@ -33,7 +33,7 @@ class Client:
         self.wall = 0.0
         writer = Writer(make_settings(**options), Buffer(), lambda: f"{next(numbers):012x}")
         self.reads = Reads(writer, lambda: self.time, lambda: self.wall, lambda: 0.0)
-        self.keyed = Keyed(self.reads)
+        self.keyed = KeyedBatches(self.reads)
         self.sent: list[Command] = []
 
     def drive(self, steps: Any, *, times: int = 1) -> Any:
@@ -116,7 +116,7 @@ def test_a_clock_that_leaps_again_and_again_is_said(client: Client) -> None:
     """Nothing is counted then, and the call may be repeated."""
     client.do(once("warm"))
 
-    class Leaping(Keyed):
+    class Leaping(KeyedBatches):
         def _server_now(self, bucket: int) -> float:
             return super()._server_now(bucket) + 3_600_000
 
@@ -193,7 +193,7 @@ def test_what_is_no_number_of_shards_is_refused(client: Client, told: str) -> No
 def test_a_fetch_that_began_before_is_not_kept(client: Client) -> None:
     """Its reader gets what he asked for; whoever asks after the call gets the call's effect."""
     client.do(once("first"))
-    ticket = Ticket()
+    ticket = FetchLease()
     claim = client.reads.claim([b"c"], None, None, ticket)
     assert claim.missing == [b"c"]
     fetch = client.reads.fetch(claim.missing)

@@ -13,7 +13,7 @@ import redis
 
 from redis_counters import Counters, Overflow, UsageError, WrongType
 from redis_counters.crdt.field_sums import INT64_MAX
-from redis_counters.protocol.upkeep.janitor import Tally, one_pass, upkeep_of
+from redis_counters.protocol.upkeep.janitor import JanitorReport, one_pass, upkeep_of
 from tests.faces.either import FACES, Either, truth
 from tests.keyed.support import KEYS, done
 from tests.lifecycle.children import ended_well, forked
@@ -208,7 +208,7 @@ def test_housekeeping_leaves_seeds_alone(any_server: RealServer) -> None:
                 if field.count(b".") == 2:
                     client.hset(key, field, b" ".join([*parts[:2], b"1", *parts[3:]]))
         for _ in range(3):
-            counters._runner.ask(one_pass(KEYS, upkeep_of(counters._core.settings), Tally()))
+            counters._runner.ask(one_pass(KEYS, upkeep_of(counters._core.settings), JanitorReport()))
         fields: Any = client.hgetall(KEYS.shard_key(b"c", 0)[1])
         seeds = [field for field in fields if field.startswith(b"s.")]
         assert len(seeds) == 1

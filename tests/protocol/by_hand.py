@@ -16,7 +16,7 @@ from redis_counters.protocol.wire.commands import Command, Script
 from redis_counters.protocol.wire.keys import KeySpace
 from redis_counters.protocol.wire.settings import make_settings
 from redis_counters.protocol.write.buffer import Buffer
-from redis_counters.protocol.write.round import Send, flush_round
+from redis_counters.protocol.write.round import SendStep, run_flush
 from redis_counters.protocol.write.writer import Request, Writer
 
 MOST_REQUESTS = 200  # of a round: one that takes more has no end
@@ -77,14 +77,14 @@ class ByHand:
         """A round as the drivers make it; return how often each script was sent. ``meanwhile``: before each answer."""
         sent: Counter[Script] = Counter()
         waiting: list[Any] = []
-        steps, answer = flush_round(self.writer, lambda: 0.0), None
+        steps, answer = run_flush(self.writer, lambda: 0.0), None
         while sent.total() < MOST_REQUESTS:
             try:
                 step = steps.send(answer)
             except StopIteration:
                 return sent
             answer = None
-            if isinstance(step, Send):
+            if isinstance(step, SendStep):
                 assert step.command.script is not None
                 sent[step.command.script] += 1
                 waiting.append(run(self.client, step.command))

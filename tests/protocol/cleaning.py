@@ -11,10 +11,10 @@ import redis
 from redis_counters.crdt.slotmap import parse
 from redis_counters.drivers.redis_py.errors import error_reply
 from redis_counters.drivers.redis_py.wire import words
-from redis_counters.protocol.upkeep.janitor import Steps, Tally, Upkeep, one_pass
+from redis_counters.protocol.upkeep.janitor import JanitorReport, Steps, Upkeep, one_pass
 from redis_counters.protocol.wire.commands import Command, Script
 from redis_counters.protocol.wire.keys import KeySpace, meta_key
-from redis_counters.protocol.wire.registry import Page, Record
+from redis_counters.protocol.wire.registry import ActorRecord, RegistryPage
 
 UPKEEP = Upkeep(actor_ttl=3600, delay=120, retention=86_400)
 LONG = 10 * 86_400  # longer than anything that a janitor waits for
@@ -92,9 +92,9 @@ class House:
         assert self.tell(bucket, actor, 1, {key: amount}) == b"OK"
         return bucket, actor
 
-    def records(self) -> Iterator[tuple[int, Record]]:
+    def records(self) -> Iterator[tuple[int, ActorRecord]]:
         for bucket, registry in enumerate(self.keys.registries):
-            for record in Page(self.client.hgetall(registry).items()).records:
+            for record in RegistryPage(self.client.hgetall(registry).items()).records:
                 yield bucket, record
 
     def states(self, display: bytes = b"") -> str:
@@ -118,18 +118,18 @@ class House:
         """Somebody has begun a pass just now, as far as others know: for a while none of them begins one."""
         self.client.hset(meta_key(self.keys.namespace), "j", int(self.client.time()[0]))
 
-    def clean_up(self, each: Callable[[list[Command]], None] = lambda _: None, **options: Any) -> Tally:
+    def clean_up(self, each: Callable[[list[Command]], None] = lambda _: None, **options: Any) -> JanitorReport:
         """Keep house once."""
-        tally = Tally()
-        drive(self.client, one_pass(self.keys, UPKEEP, tally, **options), each)
-        return tally
+        report = JanitorReport()
+        drive(self.client, one_pass(self.keys, UPKEEP, report, **options), each)
+        return report
 
 
 def age(client: Any, keys: KeySpace, seconds: int = LONG, display: bytes = b"") -> None:
     """As `House.age`, whoever made the actors."""
     for registry in keys.registries:
         fields: dict[bytes, bytes] = client.hgetall(registry)
-        records = [r for r in Page(fields.items()).records if display in (b"", r.display)]
+        records = [r for r in RegistryPage(fields.items()).records if display in (b"", r.display)]
         older = {r.actor: aged(r, seconds) for r in records}
         if b"w" in fields:
             older[b"w"] = b"%d" % (int(fields[b"w"]) - seconds)
@@ -138,7 +138,7 @@ def age(client: Any, keys: KeySpace, seconds: int = LONG, display: bytes = b"") 
     client.hdel(meta_key(keys.namespace), "j")
 
 
-def aged(record: Record, seconds: int) -> bytes:
+def aged(record: ActorRecord, seconds: int) -> bytes:
     """Return the record as it would be had it changed so much earlier."""
     seen = b"%d" % (record.seen - seconds)
     return b" ".join([record.state, b"%d" % record.seq, seen, record.owner, record.display])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redis_counters.protocol.write.flush_target import Goal
+from redis_counters.protocol.write.flush_target import FlushTarget
 from tests.faces.either import truth
 from tests.protocol.by_hand import ByHand
 from tests.servers import RealServer
@@ -23,7 +23,7 @@ def test_what_is_let_through_is_not_held_back_again(any_server: RealServer) -> N
     bucket0, _ = hand.keys.shard_key(b"x", 0)
 
     hand.count(b"x", 100)
-    goal = Goal(writer)
+    goal = FlushTarget(writer)
     assert not goal.reached()
     writer.shards.learn(b"x", 8)
     hand.count(b"x", 1)
@@ -44,7 +44,7 @@ def test_reached_once_is_reached_for_good(any_server: RealServer) -> None:
     """
     hand = ByHand(any_server.client(), choice=1)
     hand.count(b"x", 5)
-    goal = Goal(hand.writer)
+    goal = FlushTarget(hand.writer)
     assert not goal.reached()
     for _ in range(3):
         hand.round()

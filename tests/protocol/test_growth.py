@@ -14,7 +14,7 @@ from redis_counters.protocol.upkeep.auto_shards import LOOKERS, WINDOWS, Growth,
 from redis_counters.protocol.wire.commands import Script
 from redis_counters.protocol.wire.settings import make_settings
 from redis_counters.protocol.write.frequent import MOST_WATCHED, PERIOD
-from redis_counters.protocol.write.round import Record, Send
+from redis_counters.protocol.write.round import RecordStep, SendStep
 from tests.simulation.server import LuaServer
 
 INTERVAL = 0.1
@@ -44,10 +44,10 @@ class Crowd:
             except StopIteration:
                 return
             answer = None
-            if isinstance(step, Send):
+            if isinstance(step, SendStep):
                 answers.append(self.server.run(step.command, text=step.text or step.command.script is not None))
             else:
-                assert not isinstance(step, Record)
+                assert not isinstance(step, RecordStep)
                 answer = answers.pop(0)
 
     def look(self, core: Core) -> None:

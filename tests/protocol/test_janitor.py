@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from redis_counters.errors import CounterError
-from redis_counters.protocol.upkeep.janitor import Tally, one_pass, repair
+from redis_counters.protocol.upkeep.janitor import JanitorReport, one_pass, repair
 from redis_counters.protocol.wire.commands import Command, ErrorReply, Script
 from redis_counters.protocol.wire.keys import KeySpace, index_of
-from redis_counters.protocol.wire.registry import Page, all_records
+from redis_counters.protocol.wire.registry import RegistryPage, all_records
 from tests.protocol.cleaning import LONG, UPKEEP, House, aged, answers, drive
 from tests.servers import RealServer
 
@@ -35,21 +35,21 @@ def test_two_thousand_short_lived_clients_leave_nothing_behind(server: RealServe
     house.age()
     assert len(house.clean_up(unchanged).reaped) == CLIENTS
     house.age(UPKEEP.delay + 1)
-    tally = house.clean_up(unchanged)
-    assert (len(tally.folded), tally.slots, tally.complete) == (CLIENTS, CLIENTS, True)
+    report = house.clean_up(unchanged)
+    assert (len(report.folded), report.slots, report.complete) == (CLIENTS, CLIENTS, True)
     assert set(house.client.hkeys(house.keys.shard_key(b"visits", 0)[1])) == {b"d", b"+"}
     house.age()
     house.clean_up(unchanged)  # a walk that began after they were folded, and found nothing of them
     assert len(list(house.records())) == 0
     assert house.fields() == 2 + 4
-    assert house.clean_up(unchanged) == Tally(buckets=4, complete=True)
+    assert house.clean_up(unchanged) == JanitorReport(buckets=4, complete=True)
 
 
 def test_nobody_is_folded_before_his_time(any_server: RealServer) -> None:
     """Who is open is not, who was closed a moment ago neither: a fail-over might open him again."""
     house = House(any_server.client())
     _, actor = house.short_lived(b"x")
-    assert house.clean_up() == Tally(buckets=4, complete=True)
+    assert house.clean_up() == JanitorReport(buckets=4, complete=True)
     house.age(UPKEEP.actor_ttl)
     assert house.clean_up().waiting == 1
     assert house.states() == "c"
@@ -57,8 +57,8 @@ def test_nobody_is_folded_before_his_time(any_server: RealServer) -> None:
     assert house.clean_up().slots == 0
     assert house.states() == "c"
     house.age(10)
-    tally = house.clean_up()
-    assert (tally.folded, tally.slots) == ({(house.keys.bucket(b"x", 0), actor)}, 1)
+    report = house.clean_up()
+    assert (report.folded, report.slots) == ({(house.keys.bucket(b"x", 0), actor)}, 1)
     assert house.states() == "f"
     house.age(UPKEEP.retention - 5)
     assert house.clean_up().cleaned == []
@@ -86,9 +86,9 @@ def test_who_comes_back_during_a_walk_is_left_alone(any_server: RealServer) -> N
             )
             house.tell(bucket, actor, 2, {key: 7})
 
-    tally = house.clean_up(come_back)
-    assert (tally.slots, house.states(), house.value(b"x")) == (0, "o", 7)
-    assert house.clean_up() == Tally(buckets=4, complete=True)
+    report = house.clean_up(come_back)
+    assert (report.slots, house.states(), house.value(b"x")) == (0, "o", 7)
+    assert house.clean_up() == JanitorReport(buckets=4, complete=True)
 
 
 def test_a_pass_may_be_cut_at_any_step(any_server: RealServer) -> None:
@@ -104,7 +104,7 @@ def test_a_pass_may_be_cut_at_any_step(any_server: RealServer) -> None:
         house.clean_up()
         house.age(UPKEEP.delay + 1)
         for _ in range(2):
-            steps, told = one_pass(house.keys, UPKEEP, Tally()), None
+            steps, told = one_pass(house.keys, UPKEEP, JanitorReport()), None
             for _ in range(cut):
                 try:
                     commands = next(steps) if told is None else steps.send(told)
@@ -136,9 +136,9 @@ def test_a_lease_lets_one_go(any_server: RealServer) -> None:
 
 
 def test_without_a_namespace_there_is_nothing_to_do(any_server: RealServer) -> None:
-    client, tally = any_server.client(), Tally()
-    assert drive(client, one_pass(KeySpace(b"rc", 16), UPKEEP, tally)) == 1
-    assert tally == Tally()
+    client, report = any_server.client(), JanitorReport()
+    assert drive(client, one_pass(KeySpace(b"rc", 16), UPKEEP, report)) == 1
+    assert report == JanitorReport()
     assert client.dbsize() == 0
 
 
@@ -157,8 +157,8 @@ def test_a_dry_run_changes_nothing(any_server: RealServer) -> None:
         dry = house.clean_up(dry_run=True)
         assert everything() == before
         wet = house.clean_up()
-        for tally in (dry, wet):
-            assert (len(tally.reaped), len(tally.folded), tally.slots) == expected[:3]
+        for report in (dry, wet):
+            assert (len(report.reaped), len(report.folded), report.slots) == expected[:3]
 
 
 def test_a_registry_of_another_type_is_left_alone(any_server: RealServer) -> None:
@@ -173,7 +173,7 @@ def test_a_registry_of_another_type_is_left_alone(any_server: RealServer) -> Non
     rest = {0, 2, 3}
     for _ in range(3):
         for registry in (house.keys.registries[bucket] for bucket in rest):
-            for record in Page(house.client.hgetall(registry).items()).records:
+            for record in RegistryPage(house.client.hgetall(registry).items()).records:
                 house.client.hset(registry, record.actor, aged(record, LONG))
         house.clean_up()
     assert [house.client.hlen(house.keys.registries[bucket]) for bucket in rest] == [4, 4, 4]
@@ -184,14 +184,14 @@ def test_a_registry_of_another_type_is_left_alone(any_server: RealServer) -> Non
 @pytest.mark.parametrize("changed", [False, True])
 def test_a_walk_that_ends_on_another_server_was_not_complete(any_server: RealServer, changed: bool) -> None:
     """A fail-over in between: nobody is forgotten because of it, for some keys were not seen."""
-    house, tally = House(any_server.client()), Tally()
+    house, report = House(any_server.client()), JanitorReport()
     house.short_lived(b"x")
     house.age()
     house.clean_up()
     house.age()
     house.clean_up()
     house.age()
-    steps, told, runs = one_pass(house.keys, UPKEEP, tally), None, 0
+    steps, told, runs = one_pass(house.keys, UPKEEP, report), None, 0
     while True:
         try:
             commands = next(steps) if told is None else steps.send(told)
@@ -202,12 +202,12 @@ def test_a_walk_that_ends_on_another_server_was_not_complete(any_server: RealSer
             runs += 1
             told = [b"# Server\r\nrun_id:%d\r\n" % (runs if changed else 1)]
     assert runs == 2
-    assert (tally.complete, len(tally.cleaned), house.states()) == (not changed, 1 - changed, "f" * changed)
+    assert (report.complete, len(report.cleaned), house.states()) == (not changed, 1 - changed, "f" * changed)
 
 
 def test_a_bucket_that_moves_to_a_server_that_was_walked_over(any_server: RealServer) -> None:
     """Its keys may not have been seen, neither here nor there: nobody in it is forgotten because of this walk."""
-    house, tally = House(any_server.client()), Tally()
+    house, report = House(any_server.client()), JanitorReport()
     names = [b"x", b"y", b"z", b"u", b"v"]
     here = house.keys.bucket(names[0], 0)
     moving = next(name for name in names if house.keys.bucket(name, 0) != here)
@@ -217,7 +217,7 @@ def test_a_bucket_that_moves_to_a_server_that_was_walked_over(any_server: RealSe
         house.age()
         house.clean_up()
     house.age()
-    steps, told, walking = one_pass(house.keys, UPKEEP, tally), None, False
+    steps, told, walking = one_pass(house.keys, UPKEEP, report), None, False
     moves = house.keys.registries[max(here, house.keys.bucket(moving, 0))]  # looked at after the other
     while True:
         try:
@@ -229,8 +229,8 @@ def test_a_bucket_that_moves_to_a_server_that_was_walked_over(any_server: RealSe
         if commands[0].plain == b"INFO":
             told = [b"run_id:%d" % (2 if commands[0].at == moves and not walking else 1)]
     assert walking
-    assert not tally.complete
-    assert not tally.cleaned
+    assert not report.complete
+    assert not report.cleaned
 
 
 GARBAGE: list[Any] = [
@@ -272,9 +272,9 @@ def test_answers_that_make_no_sense_end_a_pass(what: str) -> None:
         b"HMGET": [b"c 1 1 owner x"],
     }
     for _ in range(2000):
-        steps: Any = one_pass(keys, UPKEEP, Tally())
+        steps: Any = one_pass(keys, UPKEEP, JanitorReport())
         if what == "repair":
-            steps = repair(keys, UPKEEP, Tally(), [b"{rc:0}:c:0:x"])
+            steps = repair(keys, UPKEEP, JanitorReport(), [b"{rc:0}:c:0:x"])
         elif what == "records":
             steps = all_records(keys.registries)
         try:

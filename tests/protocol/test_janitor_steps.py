@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from redis_counters import Counters
-from redis_counters.protocol.upkeep.janitor import Tally, repair
+from redis_counters.protocol.upkeep.janitor import JanitorReport, repair
 from redis_counters.protocol.wire.commands import Command
 from tests.faces.either import commandstats, reset_stats
 from tests.protocol.cleaning import LONG, UPKEEP, House, drive
@@ -125,7 +125,7 @@ def test_repair_goes_in_pieces_too(any_server: RealServer, slots: int) -> None:
         assert house.value(b"hot") == 3 * slots + 5
 
     for expected in (slots + 1, 2):
-        drive(house.client, repair(house.keys, UPKEEP, Tally(), [key]), look)
+        drive(house.client, repair(house.keys, UPKEEP, JanitorReport(), [key]), look)
         house.age(UPKEEP.delay + 1)
         if expected == 2:
             assert house.client.hkeys(key).count(alive + b"+") == 1

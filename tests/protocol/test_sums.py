@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from redis_counters.crdt.slotmap import SlotMap, format_fields
 from redis_counters.errors import Refused, WrongType
-from redis_counters.protocol.read.sums import LONGEST, MOST_KEPT, Sums
+from redis_counters.protocol.read.sums import LONGEST, MOST_KEPT, ParsedCache
 from redis_counters.protocol.wire.commands import ErrorReply
 from redis_counters.protocol.wire.replies import BadReply
 from tests.crdt.test_slotmap import slot_maps
@@ -23,7 +23,7 @@ def text_of(state: SlotMap) -> bytes:
 @given(st.lists(st.tuples(st.sampled_from([b"x", b"y"]), st.lists(slot_maps, min_size=1, max_size=3)), max_size=8))
 def test_it_is_what_the_shards_hold_now(reads: list[tuple[bytes, list[SlotMap]]]) -> None:
     """Whatever was read before, of the same counter or of others."""
-    sums = Sums()
+    sums = ParsedCache()
     for name, shards in reads * 2:
         expected = sum(shard.value for shard in shards), max(shard.shards for shard in shards)
         assert sums.of(name, [text_of(shard) for shard in shards])[1:] == expected
@@ -32,7 +32,7 @@ def test_it_is_what_the_shards_hold_now(reads: list[tuple[bytes, list[SlotMap]]]
 
 def test_what_has_not_changed_is_not_added_up_again() -> None:
     """In whichever form its shards came."""
-    sums = Sums()
+    sums = ParsedCache()
     before = sums.of(b"x", [b"+ 1", b"k 3 + 2"])
     assert sums.of(b"x", [b"+ 1", b"k 3 + 2"]) is before
     assert sums.of(b"y", [b"+ 1", b"k 3 + 2"]) is not before
@@ -44,7 +44,7 @@ def test_what_has_not_changed_is_not_added_up_again() -> None:
 
 def test_only_so_much_is_kept() -> None:
     """The last ones, of maps with nine fields more than a thousand; and nothing of a counter with very many slots."""
-    sums = Sums()
+    sums = ParsedCache()
     fields = {b"%d+" % number: b"1" for number in range(9)}
     names = [b"%d" % number for number in range(MOST_KEPT // (9 * 100))]
     before = [sums.of(name, [fields]) for name in names]
@@ -71,7 +71,7 @@ def test_only_so_much_is_kept() -> None:
 )
 def test_what_counts_nothing_is_raised_each_time(raw: object, error: type[Exception]) -> None:
     """And the counter's next read is right again."""
-    sums = Sums()
+    sums = ParsedCache()
     for _ in range(2):
         assert sums.of(b"x", [b"+ 1", b"+ 2"])[1] == 3
         for _ in range(2):

@@ -8,8 +8,8 @@ from redis_counters import Counters
 from redis_counters.drivers.exchange.threads import drive
 from redis_counters.protocol.exchange.asks import Job, Meter, together
 from redis_counters.protocol.exchange.comparing import Comparison
+from redis_counters.protocol.exchange.metrics import SyncMetrics
 from redis_counters.protocol.exchange.pull import MOST_CHANGES
-from redis_counters.protocol.exchange.tally import Tally
 from tests.regions.support import Regions
 from tests.regions.test_quiet import Simulated
 
@@ -34,8 +34,8 @@ def compare(here: Regions) -> list[Comparison]:
     route, errors = simulated.pairs[link].route, list[object]()
     assert route is not None
     comparisons = [Comparison(route, bucket, both=True) for bucket in range(16)]
-    tally = Tally()
-    jobs = [Job(each.whole(tally), lambda error, _: errors.append(error), Meter()) for each in comparisons]
+    metrics = SyncMetrics()
+    jobs = [Job(each.whole(metrics), lambda error, _: errors.append(error), Meter()) for each in comparisons]
     drive(together(iter(jobs)), simulated.lanes[link], link, lambda: None)
     simulated.close()
     assert errors == []

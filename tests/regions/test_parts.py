@@ -17,18 +17,18 @@ from redis_counters import Exchange, Refused, SchemaMismatch, Unavailable, Usage
 from redis_counters.errors import CounterError
 from redis_counters.protocol.exchange import texts
 from redis_counters.protocol.exchange.asks import DESTINATION, SOURCE, WINDOW, Ask, Job, Meter, Receive, Send, together
-from redis_counters.protocol.exchange.bucket import Bucket
+from redis_counters.protocol.exchange.bucket import BucketSync
 from redis_counters.protocol.exchange.common import PATIENCE, Common, Options
 from redis_counters.protocol.exchange.comparing import ENTERINGS, Comparison
 from redis_counters.protocol.exchange.joining import walk_over
 from redis_counters.protocol.exchange.members import EVICTED, MEMBER, Member, Region, agree, spread
+from redis_counters.protocol.exchange.metrics import SyncMetrics
 from redis_counters.protocol.exchange.notes import is_note, names_in, noted_in
 from redis_counters.protocol.exchange.pace import Pace
 from redis_counters.protocol.exchange.pair import Pair
 from redis_counters.protocol.exchange.pull import _refused_there, pull
 from redis_counters.protocol.exchange.route import Route
 from redis_counters.protocol.exchange.schedule import CYCLE, Schedule
-from redis_counters.protocol.exchange.tally import Tally
 from redis_counters.protocol.wire import marks
 from redis_counters.protocol.wire.commands import Command, ErrorReply, Script
 from redis_counters.protocol.wire.keys import KeySpace
@@ -308,8 +308,8 @@ def test_one_that_fails_ends_alone() -> None:
 def test_what_an_unsealed_shard_missed_is_found_at_once() -> None:
     """Its repair is void if another exchange has moved the mark meanwhile: then both sides are compared."""
     route = Route(b"eu", b"us", KeySpace(b"rc", 16), ((), ()), None)
-    bucket, tally = Bucket(0, Pace(0.2, 0.0)), Tally()
-    asked = _refused_there(route, bucket, b"i 1 1", b"{rc:0}:c:1:a", b"0 0 eu/0,1", "WRONGTYPE x", tally)
+    bucket, metrics = BucketSync(0, Pace(0.2, 0.0)), SyncMetrics()
+    asked = _refused_there(route, bucket, b"i 1 1", b"{rc:0}:c:1:a", b"0 0 eu/0,1", "WRONGTYPE x", metrics)
     sealed = b"sealed id 1 - 0 0"
     next(asked)
     for answer in (sealed, [b"OK"], [b"OK"]):
@@ -322,9 +322,9 @@ def test_what_an_unsealed_shard_missed_is_found_at_once() -> None:
 def settling() -> Generator[Ask, list[object], bool]:
     """Return a pull that knows all, and is told of one that is to get another dot; it has asked for that."""
     route = Route(b"eu", b"us", KeySpace(b"rc", 16), ((), ()), None)
-    bucket = Bucket(0, Pace(0.2, 0.0))
+    bucket = BucketSync(0, Pace(0.2, 0.0))
     bucket.mark = b"i 5 5"
-    pulling = pull(route, bucket, Tally(), 0.0)
+    pulling = pull(route, bucket, SyncMetrics(), 0.0)
     assert next(pulling).commands[0].script is Script.CHANGES_LIST
     settle = pulling.send([[b"OK", b"i 5 5", b"1", b"1", b"0:a"]])
     assert (settle.side, settle.commands[0].script) == (SOURCE, Script.DOTS_SETTLE)

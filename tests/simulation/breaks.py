@@ -120,7 +120,7 @@ CLIENT = (  # one line each, to be read as a table
     Break("nothing is told again after a fail-over", "write.actor:Actor._lost", "table.forget()", "pass", "fail-over"),
     Break(
         "what a fail-over took back is not to be sent",
-        "write.slot_totals:Table.forget",
+        "write.slot_totals:SlotTotals.forget",
         "self.dirty.update(dict.fromkeys(self.total))",
         "pass",
         "fail-over",
@@ -168,7 +168,7 @@ CLIENT = (  # one line each, to be read as a table
     ),
     Break(
         "actors end before the window is over",
-        "write.actor_set:Bucket.keep_house",
+        "write.actor_set:ActorSet.keep_house",
         "now - actor.last_acknowledged < window",
         "False",
         "fail-over",
@@ -244,7 +244,10 @@ CLIENT = (  # one line each, to be read as a table
     ),
     Break("a journal's actors do not wait for shards", "journal.recovery:_gate", "if shard:", "if False:", "killed"),
     Break(
-        "shards are used before they are published", "write.shard_publication:Gates.publish", "table.gate(key)", "pass"
+        "shards are used before they are published",
+        "write.shard_publication:ShardPublication.publish",
+        "table.gate(key)",
+        "pass",
     ),
     Break(
         "what was let through is held back again",
@@ -277,7 +280,7 @@ CLIENT = (  # one line each, to be read as a table
     Break("nobody asks whether an absent slot was folded", "read.fetch:Reads.fetch", "if doubts and ", "if False and "),
     Break(
         "a snapshot from before own state moved is used",
-        "read.cache:CachedReads.cached",
+        "read.cache:ReadCache.cached",
         "snapshot.drops != self.writer.drops",
         "False",
     ),
@@ -317,7 +320,7 @@ CLIENT = (  # one line each, to be read as a table
     ),
     Break(
         "fewer shards are followed by who counts in more",
-        "write.accumulator:Intake.follow",
+        "write.accumulator:Accumulator.follow",
         "if not own and not any(slots):",
         "if True:",
         "narrowed",
@@ -352,7 +355,10 @@ CLIENT = (  # one line each, to be read as a table
         "narrowed",
     ),
     Break(
-        "a number of shards is not told", "write.shard_publication:Gates.tell", "table0.raise_to(key0, shards)", "pass"
+        "a number of shards is not told",
+        "write.shard_publication:ShardPublication.tell",
+        "table0.raise_to(key0, shards)",
+        "pass",
     ),
     Break("only shard 0 is reset", "read.reset:take_away", "range(1, width)", "range(1, 1)", "taken away"),
     Break(
@@ -362,36 +368,34 @@ CLIENT = (  # one line each, to be read as a table
         "taken.amount = ",
         "taken away",
     ),
-    Break(
-        "two fetch a name at a time", "read.cache:CachedReads.claim", "if self.fetching and any(", "if False and any("
-    ),
+    Break("two fetch a name at a time", "read.cache:ReadCache.claim", "if self.fetching and any(", "if False and any("),
     Break(
         "a value at hand is used when more was counted",
-        "read.cache:CachedReads.at_hand",
+        "read.cache:ReadCache.at_hand",
         "snapshot.epoch != self.writer.epoch or ",
         "",
     ),
     Break(
         "a value at hand is used with a full buffer",
-        "read.cache:CachedReads.at_hand",
+        "read.cache:ReadCache.at_hand",
         "if self.amounts:",
         "if False:",
     ),
     Break(
         "a value at hand lacks the increments by one in the buffer",
-        "read.cache:CachedReads.at_hand",
+        "read.cache:ReadCache.at_hand",
         "if self.ones:",
         "if False:",
     ),
     Break(
         "increments in the buffer are added to a value from before it was emptied",
-        "read.cache:CachedReads._ahead",
+        "read.cache:ReadCache._ahead",
         "epoch != self.writer.epoch or ",
         "",
     ),
     Break(
         "increments in the buffer that were added are added again",
-        "read.cache:CachedReads._ahead",
+        "read.cache:ReadCache._ahead",
         "seen : seen + MOST_AHEAD",
         ": MOST_AHEAD",
     ),

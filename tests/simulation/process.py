@@ -15,9 +15,9 @@ from redis_counters.protocol.journal.recovery import Orphan
 from redis_counters.protocol.wire.commands import Argument, Command, ErrorReply, NoAnswer, Script
 from redis_counters.protocol.wire.settings import make_settings
 from redis_counters.protocol.write.buffer import Buffer
-from redis_counters.protocol.write.flush_target import Goal
-from redis_counters.protocol.write.round import Record, Send, Steps
-from redis_counters.protocol.write.slot_totals import Kind
+from redis_counters.protocol.write.flush_target import FlushTarget
+from redis_counters.protocol.write.round import RecordStep, SendStep, Steps
+from redis_counters.protocol.write.slot_totals import SlotKind
 from tests.simulation.connections import Connections
 from tests.simulation.ledger import Account, Violation
 from tests.simulation.memory import Journal
@@ -78,7 +78,7 @@ class Process:
         self.folded: set[Argument] = set()  # actors that it has folded itself
         self.told = 0  # uncertainties in events
         self.moved_on = False  # an actor of it was found folded
-        self.goals: list[tuple[Goal, dict[Account, int]]] = []
+        self.goals: list[tuple[FlushTarget, dict[Account, int]]] = []
         self.issued: Counter[bytes] = Counter()  # of the counters that only grow
         self.reading = Reading(self)
 
@@ -152,7 +152,7 @@ class Process:
     def pending(self, key: bytes, name: bytes) -> dict[Account, int]:
         """Return what of a shard Redis may have without this process knowing it."""
         writer, amounts = self.core.writer, {}
-        for kind, sign in ((Kind.PLUS, b"+"), (Kind.MINUS, b"-")):
+        for kind, sign in ((SlotKind.PLUS, b"+"), (SlotKind.MINUS, b"-")):
             tables = [actor.tables[kind] for actor in writer.actors()]
             amounts[self.number, name, sign] = sum(t.total.get(key, 0) - t.acknowledged.get(key, 0) for t in tables)
         return amounts
@@ -205,7 +205,7 @@ class Process:
             except CounterError as error:  # as the drivers do: the round is over
                 self._break(error)
                 return
-            if isinstance(step, Send):
+            if isinstance(step, SendStep):
                 self.sent += 1
                 if self.sent > MOST_COMMANDS:
                     raise Violation(f"process {self.number}: a round does not end")
@@ -214,7 +214,7 @@ class Process:
                 self.flights.append(flight)
                 if flight.fate == "s":
                     return
-            elif isinstance(step, Record):
+            elif isinstance(step, RecordStep):
                 assert self.journal is not None
                 self.answer = self.journal.record(step.recorder)
             elif not self._receive():

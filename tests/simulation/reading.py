@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from redis_counters.errors import CounterError, Unavailable
-from redis_counters.protocol.read.cache import Ticket
+from redis_counters.protocol.read.cache import FetchLease
 from redis_counters.protocol.read.fetch import Asks, Reads
 from redis_counters.protocol.wire.commands import Command, sent
 from redis_counters.protocol.wire.values import CounterValue
@@ -20,7 +20,7 @@ class Fetch(NamedTuple):
     """A read that waits for its answers. ``answers`` is empty as long as the commands have not arrived."""
 
     asks: Asks
-    ticket: Ticket
+    ticket: FetchLease
     commands: list[Command]
     answers: list[object]
     fall_backs: int
@@ -56,7 +56,7 @@ class Reading:
             at_hand = {name: reads.at_hand(name) for name in names}
             self._check({name: value for name, value in at_hand.items() if value is not None})
             return
-        ticket = Ticket()
+        ticket = FetchLease()
         claim = reads.claim(names, 0 if how == "n" else None, None, ticket)
         self._check(claim.values)
         if claim.busy or not claim.missing:

@@ -111,7 +111,7 @@ class Places(Generic[T]):
             source, destination = (name.encode() for name in link)
             pairs[link] = Pair(source, destination, self.common)
             if before is not None:
-                pairs[link].tally = before.tally
+                pairs[link].metrics = before.metrics
         self._share_out(pairs)
 
     def unlink(self, name: str) -> None:
@@ -144,7 +144,7 @@ class Places(Generic[T]):
     def _tell_lost(self, link: Link, pair: Pair) -> None:
         """It is told that one of the two had less of its own counts than the other."""
         for side, name in enumerate(link):
-            lost, pair.tally.behind[side] = pair.tally.behind[side], 0
+            lost, pair.metrics.behind[side] = pair.metrics.behind[side], 0
             if lost:
                 shards = f"{lost:,} shard{'s' if lost > 1 else ''}"
                 message = (
@@ -156,7 +156,7 @@ class Places(Generic[T]):
 
     def _tell_refused(self, link: Link, pair: Pair) -> None:
         """Each shard or entry that was refused is told of once."""
-        refusals, pair.tally.refusals = pair.tally.refusals, []
+        refusals, pair.metrics.refusals = pair.metrics.refusals, []
         for refusal in refusals:
             message = f"{link[0]} to {link[1]}: {refusal}; all else is exchanged"
             if message not in self._refused:
@@ -213,7 +213,7 @@ class Attempts:
 
 def too_late(link: Link, pair: Pair) -> CounterError:
     """Return the error for a pair that `run_once` waits for no longer."""
-    return Unavailable(f"{link[0]} to {link[1]}: not done in time: {pair.tally.last_error or 'no answer'}")
+    return Unavailable(f"{link[0]} to {link[1]}: not done in time: {pair.metrics.last_error or 'no answer'}")
 
 
 def parted(link: Link) -> CounterError:

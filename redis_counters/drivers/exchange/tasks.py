@@ -122,7 +122,7 @@ class TaskExchange:
         pair = self.places.pairs.get(link)
         if pair is None:
             return
-        looks = pair.tally.looks
+        looks = pair.metrics.looks
         try:
             async with Lanes([self.places.places[name] for name in link], self.places) as lanes:
                 async with self._busy(link):
@@ -140,7 +140,7 @@ class TaskExchange:
             if not self._takes_part(link, pair):  # `close` has ended the connections, or who replaced the region
                 return
             ours = self.places.failed(link, error)
-            if pair.tally.looks == looks:
+            if pair.metrics.looks == looks:
                 raise ours from error
             await asyncio.sleep(max(MOMENT, self.places.common.options.interval))
 

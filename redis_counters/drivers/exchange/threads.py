@@ -143,7 +143,7 @@ class ThreadExchange:
         pair = self.places.pairs.get(link)
         if pair is None:
             return
-        looks = pair.tally.looks
+        looks = pair.metrics.looks
         meanwhile = partial(self._check, link, pair)
         try:
             with self._busy(link), self._lanes(link) as lanes:
@@ -166,7 +166,7 @@ class ThreadExchange:
             if not self._takes_part(link, pair):  # `close` has ended the connections, or who replaced the region
                 raise Ended from error
             ours = self.places.failed(link, error)
-            if pair.tally.looks == looks:
+            if pair.metrics.looks == looks:
                 raise ours from error
             self.ended.wait(max(MOMENT, self.places.common.options.interval))
 

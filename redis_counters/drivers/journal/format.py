@@ -12,7 +12,7 @@ from typing import Any
 from redis_counters.drivers.journal.checks import Ledger, checksum, group, slot_checksum, text_checksum
 from redis_counters.protocol.journal.changes import Changes, Stored
 from redis_counters.protocol.write.flushes import Totals
-from redis_counters.protocol.write.slot_totals import Kind
+from redis_counters.protocol.write.slot_totals import SlotKind
 
 APPLICATION = 0x7263_6A6C  # SQLite's application id: "rcjl"
 VERSION = 2  # 1 had no checksums; the next one differs in two bits or more (4): one that flipped is no other version
@@ -116,7 +116,7 @@ def write(connection: sqlite3.Connection, changes: Changes, ledger: Ledger) -> N
     for number in changes.gone:
         ledger.drop_all("actors", number)
         ledger.drop_all("flushes", number)
-        for kind in Kind:
+        for kind in SlotKind:
             ledger.drop_all("slots", group(number, kind))
     for table in ("actors", "slots", "flushes"):
         run(f"DELETE FROM {table} WHERE actor = ?", actors)  # noqa: S608 - a name from the line above

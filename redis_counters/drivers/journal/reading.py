@@ -18,7 +18,7 @@ from redis_counters.drivers.journal.format import SCHEMA, unpacked
 from redis_counters.drivers.journal.mark import Mark
 from redis_counters.errors import quoted
 from redis_counters.protocol.journal.changes import Head, Slot, Stored, StoredActor
-from redis_counters.protocol.write.slot_totals import Kind
+from redis_counters.protocol.write.slot_totals import SlotKind
 
 
 @dataclass
@@ -145,14 +145,14 @@ def _take(found: Found, table: str, columns: tuple[Any, ...]) -> None:
     elif table == "slots":
         number, kind, key, *slot = columns
         if number in stored.actors:
-            stored.actors[number].slots[Kind(kind), key] = Slot(*slot)
+            stored.actors[number].slots[SlotKind(kind), key] = Slot(*slot)
     elif table == "flushes":
         number, seq, base, totals = columns
         if number in stored.actors:
             stored.actors[number].flushes[seq] = (base, unpacked(totals))
     elif table == "early":
         kind, name, amount = columns
-        stored.early[Kind(kind), name] = amount
+        stored.early[SlotKind(kind), name] = amount
     elif table == "calls":
         call, name, amount = columns
         stored.calls[call] = (name, amount)
@@ -213,7 +213,7 @@ def _senseless(stored: Stored, actor: StoredActor) -> str:
             return f"a slot of another bucket, {quoted(key)}"
     latest = max(actor.flushes, default=0)
     if head.unanswered and latest > head.base:
-        for kind, each in zip(Kind, actor.flushes[latest][1], strict=True):
+        for kind, each in zip(SlotKind, actor.flushes[latest][1], strict=True):
             for key, total in each.items():
                 if (kind, key) not in actor.slots:  # it is as much as the flush told, or more
                     actor.slots[kind, key] = Slot(total, 0, 0)

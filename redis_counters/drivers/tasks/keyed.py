@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.pacing import closed
 from redis_counters.errors import Unavailable
-from redis_counters.protocol.keyed.batch import Keyed
+from redis_counters.protocol.keyed.batch import KeyedBatches
 from redis_counters.protocol.keyed.calls import Call
 from redis_counters.protocol.keyed.operations import Uses
 
@@ -33,7 +33,7 @@ class KeyedTasks:
 
     def __init__(self, runner: TaskRunner) -> None:
         self.runner = runner
-        self.keyed = Keyed(runner.core.reads)
+        self.keyed = KeyedBatches(runner.core.reads)
         self.queue: deque[_Group] = deque()
         self.sender: asyncio.Task[None] | None = None
 

@@ -15,7 +15,7 @@ from redis_counters.drivers.redis_py.errors import lacks_connection, no_connecti
 from redis_counters.drivers.tasks.flusher import Flusher
 from redis_counters.drivers.tasks.rounds import set_within
 from redis_counters.errors import CounterError, Outcome, Unavailable, with_outcome
-from redis_counters.protocol.read.cache import Claim, Ticket
+from redis_counters.protocol.read.cache import FetchLease, FetchPlan
 from redis_counters.protocol.wire.commands import Command
 from redis_counters.protocol.wire.values import CounterValue
 
@@ -73,7 +73,7 @@ class Reading(Flusher):
             raise closed()
         reads = self.core.reads
         failure: CounterError | None = None
-        ticket = Ticket()
+        ticket = FetchLease()
         deadline = Deadline()
         try:
             claim = reads.claim(names, max_age, None, ticket)
@@ -93,8 +93,8 @@ class Reading(Flusher):
                 self.fetched = asyncio.Event()
 
     async def _wait_to_claim(
-        self, names: Collection[bytes], max_age: float | None, ticket: Ticket, deadline: Deadline
-    ) -> Claim:
+        self, names: Collection[bytes], max_age: float | None, ticket: FetchLease, deadline: Deadline
+    ) -> FetchPlan:
         """Return a claim as soon as nobody else fetches what it lacks. Raises what the fetch did."""
         reads, since = self.core.reads, self.core.clock()
         while True:

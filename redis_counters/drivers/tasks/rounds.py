@@ -18,7 +18,7 @@ from redis_counters.drivers.transport import AwaitedTransport
 from redis_counters.errors import Refused, Unavailable, UsageError
 from redis_counters.events import publish
 from redis_counters.protocol.core import Core
-from redis_counters.protocol.write.round import Record, Send, Steps
+from redis_counters.protocol.write.round import RecordStep, SendStep, Steps
 
 if TYPE_CHECKING:
     from redis_counters.drivers.tasks.keyed import KeyedTasks
@@ -144,10 +144,10 @@ class Rounds(ABC):
                         step = steps.send(answer)
                     except StopIteration:
                         break
-                    if isinstance(step, Send):
+                    if isinstance(step, SendStep):
                         answer = None
                         await lane.send(step.command, step.text)
-                    elif isinstance(step, Record):
+                    elif isinstance(step, RecordStep):
                         answer = recording is not None and await recording.record(step.recorder)
                     else:
                         answer = await lane.receive()

@@ -21,7 +21,7 @@ from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.pacing import closed
 from redis_counters.drivers.threads.background import Bell
 from redis_counters.errors import CounterError, Unavailable
-from redis_counters.protocol.keyed.batch import Keyed
+from redis_counters.protocol.keyed.batch import KeyedBatches
 from redis_counters.protocol.keyed.calls import Call
 from redis_counters.protocol.keyed.operations import Uses
 
@@ -62,7 +62,7 @@ class KeyedThreads:
 
     def __init__(self, runner: ThreadRunner) -> None:
         self.runner = runner
-        self.keyed = Keyed(runner.core.reads)
+        self.keyed = KeyedBatches(runner.core.reads)
         self.lock = threading.RLock()
         self.queue: deque[_Group] = deque()
         self.leader: _Group | None = None  # whose thread sends, or will hand over when it is woken, unless it is over

@@ -16,7 +16,7 @@ from redis_counters.drivers.redis_py.errors import lacks_connection, no_connecti
 from redis_counters.drivers.threads.background import Bell
 from redis_counters.drivers.threads.flusher import Flusher
 from redis_counters.errors import CounterError, Outcome, Unavailable, with_outcome
-from redis_counters.protocol.read.cache import Claim, Ticket
+from redis_counters.protocol.read.cache import FetchLease, FetchPlan
 from redis_counters.protocol.wire.answers import all_answered
 from redis_counters.protocol.wire.commands import Command
 from redis_counters.protocol.wire.values import CounterValue
@@ -24,7 +24,7 @@ from redis_counters.protocol.wire.values import CounterValue
 T = TypeVar("T")
 
 
-class _OwnTicket(Ticket):
+class _OwnTicket(FetchLease):
     """A ticket that tells whose it is."""
 
     __slots__ = ("thread",)
@@ -34,7 +34,7 @@ class _OwnTicket(Ticket):
         self.thread = threading.get_ident()
 
 
-def _fetches_already(ticket: Ticket | None) -> bool:
+def _fetches_already(ticket: FetchLease | None) -> bool:
     """True if this very thread does: a signal handler, or an observer, reads within its read."""
     return isinstance(ticket, _OwnTicket) and not ticket.over and ticket.thread == threading.get_ident()
 
@@ -127,8 +127,8 @@ class Reading(Flusher):
                     bell.ring()
 
     def _wait_to_claim(
-        self, names: Collection[bytes], max_age: float | None, ticket: Ticket, deadline: Deadline
-    ) -> Claim:
+        self, names: Collection[bytes], max_age: float | None, ticket: FetchLease, deadline: Deadline
+    ) -> FetchPlan:
         """Return a claim as soon as nobody else fetches what it lacks. Raises what the fetch did.
 
         Where this thread itself is the one that fetches, it would wait for ever: the claim is still ``busy`` then.

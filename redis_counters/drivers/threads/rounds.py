@@ -20,7 +20,7 @@ from redis_counters.events import publish
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.wire.answers import all_answered
 from redis_counters.protocol.wire.commands import Command
-from redis_counters.protocol.write.round import Record, Send, Steps
+from redis_counters.protocol.write.round import RecordStep, SendStep, Steps
 
 if TYPE_CHECKING:
     from redis_counters.drivers.threads.keyed import KeyedThreads
@@ -161,12 +161,12 @@ class Rounds(ABC):
                                 self._tell_waiters()
                     except StopIteration:
                         break
-                    if isinstance(step, Send):
+                    if isinstance(step, SendStep):
                         self.background.connecting = True  # over several servers a lane does so when it has to
                         lane.send(step.command, step.text)
                         self.background.connecting = False
                         answer = None
-                    elif isinstance(step, Record):
+                    elif isinstance(step, RecordStep):
                         answer = recording is not None and recording.record(step.recorder)
                     else:
                         answer = lane.receive(self._meanwhile, self.core.settings.flush_interval)

@@ -9,7 +9,7 @@ OVERDUE = 1.0  # seconds that a look may take
 MOST_FLOORED = 10_000  # shards that are remembered to be cleaned up
 
 
-class Bucket:
+class BucketSync:
     """``mark``: what the destination holds of the source; None if it is to be read there."""
 
     __slots__ = (

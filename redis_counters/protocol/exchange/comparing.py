@@ -18,10 +18,10 @@ from collections.abc import Sequence
 
 from redis_counters.protocol.exchange.asks import DESTINATION, SOURCE, Ask, Asks
 from redis_counters.protocol.exchange.members import unfinished
+from redis_counters.protocol.exchange.metrics import SyncMetrics
 from redis_counters.protocol.exchange.notes import is_note
 from redis_counters.protocol.exchange.pull import Unjoined, check_confirmed, learn, texts_of, without_wrong
 from redis_counters.protocol.exchange.route import Route
-from redis_counters.protocol.exchange.tally import Tally
 from redis_counters.protocol.exchange.texts import expiry_of, lacking, of_region, told_of
 from redis_counters.protocol.exchange.tidying import say
 from redis_counters.protocol.exchange.unsealing import unseal
@@ -52,20 +52,20 @@ class Comparison:
         self.done = False
         self.differed = 0  # shards so far that were repaired
 
-    def whole(self, tally: Tally) -> Asks[None]:
+    def whole(self, metrics: SyncMetrics) -> Asks[None]:
         """All of it at once."""
         while not self.done:
-            yield from self.step(tally)
+            yield from self.step(metrics)
 
-    def step(self, tally: Tally) -> Asks[None]:
+    def step(self, metrics: SyncMetrics) -> Asks[None]:
         """The next range: its members are read before the first."""
         if self.members is None:
             self.members = yield from self._list()
         members = self.members[self.at : self.at + CHUNK]
         if members:
             prefix = self.route.prefix(self.bucket)
-            yield from self._compare([prefix + member for member in members], tally)
-            tally.compared += len(members)
+            yield from self._compare([prefix + member for member in members], metrics)
+            metrics.compared += len(members)
             self.at += len(members)
         self.done = self.at >= len(self.members)
 
@@ -91,7 +91,7 @@ class Comparison:
             if not reply_of(raw, Script.NOTES_ENTER).number(0):
                 return
 
-    def _compare(self, shards: Sequence[bytes], tally: Tally) -> Asks[None]:
+    def _compare(self, shards: Sequence[bytes], metrics: SyncMetrics) -> Asks[None]:
         drops: list[Command | None] = [None, None]
         for side in (SOURCE, DESTINATION) if self.both else (DESTINATION,):
             peers, kept = yield from say(self.route, side)
@@ -108,14 +108,14 @@ class Comparison:
                 dropped = reply_of(answers[1], Script.ENTRIES_DROP)
                 if dropped.word == "OTHERS":
                     learn(self.route, side, dropped)
-                tally.dropped += dropped.number(0) if dropped.word == "OK" else 0
+                metrics.dropped += dropped.number(0) if dropped.word == "OK" else 0
         if digests[0] == digests[1]:
             return
         for _ in range(ATTEMPTS):
-            if (yield from self._repair(shards, tally)):
+            if (yield from self._repair(shards, metrics)):
                 return
 
-    def _repair(self, shards: Sequence[bytes], tally: Tally) -> Asks[bool]:
+    def _repair(self, shards: Sequence[bytes], metrics: SyncMetrics) -> Asks[bool]:
         """Each side has what it lacked. Returns False if that was void, and is to be done again."""
         route, bucket = self.route, self.bucket
         mark_there = yield from self._mark(DESTINATION)
@@ -123,19 +123,19 @@ class Comparison:
         answers = all_answered((yield Ask(SOURCE, commands)))
         mark_here = _mark(answers[0], route.destination)
         ours = texts_of(answers[1:2], len(shards))
-        check_confirmed(route.durability, answers[2:], "what the source has told", tally)
+        check_confirmed(route.durability, answers[2:], "what the source has told", metrics)
         answers = all_answered(
             (yield Ask(DESTINATION, [route.read(DESTINATION, bucket, shards), *route.confirm(bucket)]))
         )
         theirs = texts_of(answers[:1], len(shards))
         if self.both:
-            check_confirmed(route.durability, answers[1:], "what the destination has told", tally)
+            check_confirmed(route.durability, answers[1:], "what the destination has told", metrics)
         hopeless = [n for n, each in enumerate(zip(ours, theirs, strict=True)) if any(t[:1] == b"!" for t in each)]
-        ours, theirs = without_wrong(shards, ours, tally), without_wrong(shards, theirs, tally)
+        ours, theirs = without_wrong(shards, ours, metrics), without_wrong(shards, theirs, metrics)
         for n in hopeless:  # a side that cannot tell of it does not take it either
             ours[n] = theirs[n] = b""
-        there = yield from self._tell(DESTINATION, mark_there, shards, theirs, ours, tally)
-        here = not self.both or (yield from self._tell(SOURCE, mark_here, shards, ours, theirs, tally))
+        there = yield from self._tell(DESTINATION, mark_there, shards, theirs, ours, metrics)
+        here = not self.both or (yield from self._tell(SOURCE, mark_here, shards, ours, theirs, metrics))
         return there and here
 
     def _mark(self, side: int) -> Asks[bytes]:
@@ -149,7 +149,7 @@ class Comparison:
         shards: Sequence[bytes],
         held: Sequence[bytes],
         told: Sequence[bytes],
-        tally: Tally,
+        metrics: SyncMetrics,
     ) -> Asks[bool]:
         texts = list(map(lacking, held, told))
         lacks = [n for n, text in enumerate(texts) if text]
@@ -163,16 +163,16 @@ class Comparison:
             raise Unjoined(side)
         if reply.word == "OTHER":
             return False
-        tally.merged(self.route.members(self.bucket, keys), some, reply.number(1))
-        tally.repaired += reply.number(1)
-        tally.behind[side] += lost
+        metrics.merged(self.route.members(self.bucket, keys), some, reply.number(1))
+        metrics.repaired += reply.number(1)
+        metrics.behind[side] += lost
         self.differed += reply.number(1)
         again = False
         for index, error in reply.refused(2):
             if (yield from unseal(self.route, side, keys[index - 1])):
                 again = True
             else:
-                tally.refuse(keys[index - 1], error.encode())
+                metrics.refuse(keys[index - 1], error.encode())
         return not again
 
     def _lost(self, side: int, keys: Sequence[bytes], texts: Sequence[bytes], told: Sequence[bytes]) -> Asks[int]:

@@ -160,7 +160,7 @@ def catch_up(pairs: Sequence[Pair]) -> Generator[str, None, None]:
 
 
 def _changed(pairs: Iterable[Pair]) -> int:
-    return sum(pair.tally.changed for pair in pairs)
+    return sum(pair.metrics.changed for pair in pairs)
 
 
 def _id(common: Common) -> bytes:

@@ -23,17 +23,17 @@ from redis_counters.protocol.exchange.asks import (
     together,
 )
 from redis_counters.protocol.exchange.beats import pause
-from redis_counters.protocol.exchange.bucket import Bucket
+from redis_counters.protocol.exchange.bucket import BucketSync
 from redis_counters.protocol.exchange.common import Common
 from redis_counters.protocol.exchange.comparing import Comparison
 from redis_counters.protocol.exchange.figures import PairStats
 from redis_counters.protocol.exchange.joining import join, unjoined
 from redis_counters.protocol.exchange.members import Region, Void, agree, check_free, look, record, settle
+from redis_counters.protocol.exchange.metrics import SyncMetrics
 from redis_counters.protocol.exchange.pace import Pace
 from redis_counters.protocol.exchange.pull import Unjoined, began_anew, pull
 from redis_counters.protocol.exchange.route import Route
 from redis_counters.protocol.exchange.schedule import Schedule
-from redis_counters.protocol.exchange.tally import Tally
 from redis_counters.protocol.exchange.tidying import EVERY, tidy
 from redis_counters.protocol.wire.answers import all_answered, reply_of
 from redis_counters.protocol.wire.commands import Command, Script
@@ -56,8 +56,8 @@ class Pair:
         self.common = common
         self.compares = True
         self.both = False
-        self.tally = Tally()
-        self.buckets: list[Bucket] = []
+        self.metrics = SyncMetrics()
+        self.buckets: list[BucketSync] = []
         self.route: Route | None = None
         self.schedule = Schedule(common.options.clock(), common.options.chance())
         self.next_check = 0.0  # of whether the destination's marks have begun anew
@@ -76,7 +76,7 @@ class Pair:
         Raises: SchemaMismatch, Refused, Unavailable.
         """
         errors: list[CounterError] = []
-        yield from together(iter([Job(self._connect(), lambda e, _: errors.append(e), self.tally.comparing)]))
+        yield from together(iter([Job(self._connect(), lambda e, _: errors.append(e), self.metrics.comparing)]))
         if errors:
             raise errors[0]
 
@@ -148,7 +148,7 @@ class Pair:
         self.route = Route(source.name, destination.name, keys, known, options.durability)
         now = options.clock()
         if len(self.buckets) != keys.buckets:
-            self.buckets = [Bucket(n, Pace(options.interval, now, options.quiet)) for n in range(keys.buckets)]
+            self.buckets = [BucketSync(n, Pace(options.interval, now, options.quiet)) for n in range(keys.buckets)]
         self._forget(now)
         self.schedule.restart()
         self.stale = False
@@ -171,15 +171,15 @@ class Pair:
         return max(0.0, due - now)
 
     def round(self) -> Steps:
-        """What is due is done. What failed is told by `tally` and ``error``; it is due again later."""
+        """What is due is done. What failed is told by `metrics` and ``error``; it is due again later."""
         clock = self.common.options.clock
         self.error = None
-        began, entries = clock(), self.tally.entries
+        began, entries = clock(), self.metrics.entries
         yield from together(self._due(began))
         if self.anew:  # (not before all that is on its way has come)
             self._forget(began)
-        if self.tally.entries > entries:
-            self.tally.seconds += clock() - began
+        if self.metrics.entries > entries:
+            self.metrics.seconds += clock() - began
         if self.compares and not self.stale:
             yield from together(self._comparisons())
         if not self.regular:  # what was said so far is that there would be no more
@@ -187,7 +187,7 @@ class Pair:
         yield from self._beats()
         self.error = self.error or next((b.error for b in self.buckets if b.error is not None), None)
         if self.error is None and not self.stale:
-            self.tally.last_error = None
+            self.metrics.last_error = None
 
     def pull_all(self, done: set[int]) -> Steps:
         """The destination has all that the source had when this began. Buckets that get through are ``done``.
@@ -195,32 +195,34 @@ class Pair:
         What is done already is passed over: so it may be repeated until all are.
         """
         clock = self.common.options.clock
-        self.error = self.tally.last_error = None
-        began, entries = clock(), self.tally.entries
+        self.error = self.metrics.last_error = None
+        began, entries = clock(), self.metrics.entries
         left = [bucket for bucket in self._by_age() if bucket.number not in done]
         for bucket in left:
             bucket.pace.at_once(began)
         yield from together(
-            Job(_noting(self._pull(each), each.number, done), self._failing(each), self.tally.pulling) for each in left
+            Job(_noting(self._pull(each), each.number, done), self._failing(each), self.metrics.pulling)
+            for each in left
         )
-        if self.tally.entries > entries:
-            self.tally.seconds += clock() - began
+        if self.metrics.entries > entries:
+            self.metrics.seconds += clock() - began
         yield from self._beats()
 
     def compare_all(self, done: set[int]) -> Steps:
         """All that there is was compared, and repaired. ``done``: as in `pull_all`."""
-        self.error = self.tally.last_error = None
+        self.error = self.metrics.last_error = None
         if self.compares:
             left = [bucket.number for bucket in self.buckets if bucket.number not in done]
             yield from together(
-                Job(_noting(self._compare(bucket), bucket, done), self._failed, self.tally.comparing) for bucket in left
+                Job(_noting(self._compare(bucket), bucket, done), self._failed, self.metrics.comparing)
+                for bucket in left
             )
 
     def _beats(self) -> Steps:
         """The destination hears that this exchange has got through, if it did, and if it is time for that."""
         now = self.common.options.clock()
         if self.error is None and not self.stale and self.next_beat <= now and not any(b.error for b in self.buckets):
-            yield from together(iter([Job(self._beat(now), self._failed, self.tally.comparing)]))
+            yield from together(iter([Job(self._beat(now), self._failed, self.metrics.comparing)]))
 
     def _beat(self, began: float) -> Asks[None]:
         options, route = self.common.options, self.route
@@ -232,25 +234,25 @@ class Pair:
         (raw,) = all_answered((yield Ask(DESTINATION, [told])))
         at = reply_of(raw, Script.EXCHANGE_BEAT).number(0)
         took = options.clock() - began  # the second clock was read that much later at most
-        self.tally.beat, self.tally.skew = at / 1000, (clock - at) / 1000 + took / 2
+        self.metrics.beat, self.metrics.skew = at / 1000, (clock - at) / 1000 + took / 2
         self.next_beat = began + every
 
     def failed(self, error: CounterError) -> None:
         """A round, or connecting, has ended with this error: what is known of marks is not known any more."""
-        self.tally.failed(error)
+        self.metrics.failed(error)
         for bucket in self.buckets:
             bucket.forget()
 
     def _due(self, now: float) -> Iterator[Job]:
         for bucket in self._by_age():
             if bucket.pace.next <= now + SLACK:
-                yield Job(self._pull(bucket), self._failing(bucket), self.tally.pulling)
+                yield Job(self._pull(bucket), self._failing(bucket), self.metrics.pulling)
 
-    def _by_age(self) -> list[Bucket]:
+    def _by_age(self) -> list[BucketSync]:
         """Where connections break all the time each gets its turn: first who has waited longest."""
         return sorted(self.buckets, key=lambda each: each.caught_up or 0.0)
 
-    def _pull(self, bucket: Bucket) -> Asks[None]:
+    def _pull(self, bucket: BucketSync) -> Asks[None]:
         clock, route = self.common.options.clock, self.route
         assert route is not None
         began = clock()
@@ -258,8 +260,8 @@ class Pair:
             self.next_check = began + self.common.options.quiet
             self.anew = yield from began_anew(route, bucket)
         had_none = not bucket.floored
-        came = yield from pull(route, bucket, self.tally, began)
-        self.tally.looks += 1
+        came = yield from pull(route, bucket, self.metrics, began)
+        self.metrics.looks += 1
         bucket.error = None
         if bucket.suspect:
             bucket.suspect = False
@@ -271,9 +273,9 @@ class Pair:
         if had_none and bucket.floored:
             bucket.next_drop = began + EVERY
         if bucket.floored and bucket.next_drop <= began:
-            yield from tidy(route, bucket, self.tally, began, both=self.both)
+            yield from tidy(route, bucket, self.metrics, began, both=self.both)
 
-    def _failing(self, bucket: Bucket) -> Callable[[CounterError, int], None]:
+    def _failing(self, bucket: BucketSync) -> Callable[[CounterError, int], None]:
         """Return what is called with the error that the bucket failed with."""
 
         def failed(error: CounterError, side: int) -> None:
@@ -293,7 +295,7 @@ class Pair:
         else:
             self.stale = self.stale or isinstance(error, Void)  # who takes part is asked anew
             error = self._of_region(error, side)
-        self.tally.failed(error)
+        self.metrics.failed(error)
         self.error = error
 
     # -- comparing
@@ -307,7 +309,7 @@ class Pair:
 
     def _compare(self, bucket: int) -> Asks[None]:
         """All of a bucket; what is known of it is forgotten with this."""
-        yield from self._comparison(bucket).whole(self.tally)
+        yield from self._comparison(bucket).whole(self.metrics)
 
     def _comparisons(self) -> Iterator[Job]:
         """A step of some buckets that may differ, at once; else one of the cycle, if it is due."""
@@ -318,24 +320,24 @@ class Pair:
             comparison = self.schedule.at_once.get(bucket)
             if comparison is None:
                 comparison = self.schedule.at_once[bucket] = self._comparison(bucket)
-            yield Job(self._step_of(comparison, bucket), self._failed_at_once, self.tally.comparing)
+            yield Job(self._step_of(comparison, bucket), self._failed_at_once, self.metrics.comparing)
         if not suspected and self.buckets and self.schedule.next <= now:
             if self.schedule.current is None:
                 self.schedule.begin(self._comparison(self.schedule.bucket), now)
             current = self.schedule.current
             assert current is not None
-            yield Job(self._cycle_step(current), self._failed_cycle, self.tally.comparing)
+            yield Job(self._cycle_step(current), self._failed_cycle, self.metrics.comparing)
 
     def _step_of(self, comparison: Comparison, bucket: int) -> Asks[None]:
-        yield from comparison.step(self.tally)
+        yield from comparison.step(self.metrics)
         if comparison.done:
             self.schedule.at_once.pop(bucket, None)
             self.common.suspects.discard((self.key, bucket))
 
     def _cycle_step(self, comparison: Comparison) -> Asks[None]:
-        meter: Meter = self.tally.comparing
+        meter: Meter = self.metrics.comparing
         before = meter.bytes
-        yield from comparison.step(self.tally)
+        yield from comparison.step(self.metrics)
         self.schedule.stepped(meter.bytes - before, len(self.buckets), self.common.options.clock())
 
     def _failed_at_once(self, error: CounterError, side: int) -> None:
@@ -350,25 +352,25 @@ class Pair:
 
     def stats(self) -> PairStats:
         """Return the figures so far."""
-        tally, now = self.tally, self.common.options.clock()
+        metrics, now = self.metrics, self.common.options.clock()
         lags = [bucket.lag(now) for bucket in self.buckets]
         known = [lag for lag in lags if lag is not None]
         return PairStats(
             lag=max(known) if known and len(known) == len(lags) else None,
-            entries=tally.entries,
-            changed=tally.changed,
-            repaired=tally.repaired,
-            compared=tally.compared,
-            dropped=tally.dropped,
-            bytes=tally.pulling.bytes + tally.comparing.bytes,
-            bytes_per_entry=tally.payload / tally.entries if tally.entries else None,
-            entries_per_second=tally.entries / tally.seconds if tally.seconds else 0.0,
-            failures=tally.failures,
-            refused=tally.refused,
-            unconfirmed=tally.unconfirmed,
-            heartbeat=tally.beat,
-            clock_skew=tally.skew,
-            last_error=tally.last_error,
+            entries=metrics.entries,
+            changed=metrics.changed,
+            repaired=metrics.repaired,
+            compared=metrics.compared,
+            dropped=metrics.dropped,
+            bytes=metrics.pulling.bytes + metrics.comparing.bytes,
+            bytes_per_entry=metrics.payload / metrics.entries if metrics.entries else None,
+            entries_per_second=metrics.entries / metrics.seconds if metrics.seconds else 0.0,
+            failures=metrics.failures,
+            refused=metrics.refused,
+            unconfirmed=metrics.unconfirmed,
+            heartbeat=metrics.beat,
+            clock_skew=metrics.skew,
+            last_error=metrics.last_error,
         )
 
 

@@ -19,10 +19,10 @@ from collections.abc import Sequence
 
 from redis_counters.errors import CounterError, Unconfirmed
 from redis_counters.protocol.exchange.asks import DESTINATION, SOURCE, Ask, Asks
-from redis_counters.protocol.exchange.bucket import Bucket
+from redis_counters.protocol.exchange.bucket import BucketSync
 from redis_counters.protocol.exchange.members import unfinished
+from redis_counters.protocol.exchange.metrics import SyncMetrics
 from redis_counters.protocol.exchange.route import Route
-from redis_counters.protocol.exchange.tally import Tally
 from redis_counters.protocol.exchange.texts import told_of, with_floor
 from redis_counters.protocol.exchange.unsealing import unseal
 from redis_counters.protocol.wire.answers import all_answered, reply_of
@@ -47,7 +47,7 @@ class Unjoined(BadReply):
         self.side = side
 
 
-def pull(route: Route, bucket: Bucket, tally: Tally, now: float, *, whole: bool = False) -> Asks[bool]:
+def pull(route: Route, bucket: BucketSync, metrics: SyncMetrics, now: float, *, whole: bool = False) -> Asks[bool]:
     """The destination has all that the source had of this bucket at ``now``. Returns whether something came.
 
     ``whole``: what is known from before is not relied upon.
@@ -83,7 +83,7 @@ def pull(route: Route, bucket: Bucket, tally: Tally, now: float, *, whole: bool 
         receipt = new == mark  # it was asked with
         if receipt and not members and not more and not whole:
             break
-        shards, texts = yield from _told(route, bucket, members, is_full(mark, new), tally)
+        shards, texts = yield from _told(route, bucket, members, is_full(mark, new), metrics)
         bucket.suspect = bucket.suspect or is_other(mark, new)
         bucket.mark = None  # until it is known what became of it
         merge = route.merge(DESTINATION, bucket.number, mark, new, shards, texts)
@@ -98,11 +98,11 @@ def pull(route: Route, bucket: Bucket, tally: Tally, now: float, *, whole: bool 
                 raise BadReply("other exchanges were there first, again and again")
             yield from _read_mark(route, bucket)
             continue
-        tally.merged(route.members(bucket.number, shards), texts, merged.number(1))
+        metrics.merged(route.members(bucket.number, shards), texts, merged.number(1))
         came = came or bool(shards)
         for index, text in merged.refused(2):
-            yield from _refused_there(route, bucket, new, shards[index - 1], texts[index - 1], text, tally)
-        check_confirmed(route.durability, confirmed, "the mark at the destination", tally)
+            yield from _refused_there(route, bucket, new, shards[index - 1], texts[index - 1], text, metrics)
+        check_confirmed(route.durability, confirmed, "the mark at the destination", metrics)
         bucket.mark, whole = new, False
         if not more:
             break
@@ -113,7 +113,7 @@ def pull(route: Route, bucket: Bucket, tally: Tally, now: float, *, whole: bool 
 
 
 def _told(
-    route: Route, bucket: Bucket, members: Sequence[bytes], full: bool, tally: Tally
+    route: Route, bucket: BucketSync, members: Sequence[bytes], full: bool, metrics: SyncMetrics
 ) -> Asks[tuple[list[bytes], list[bytes]]]:
     """Return these shards and what the source tells of them, those left out that it tells nothing of."""
     if not members:
@@ -126,8 +126,8 @@ def _told(
     confirmation = route.confirm(bucket.number)
     answers = yield Ask(SOURCE, [*reads, *confirmation])
     texts = texts_of(answers[: len(reads)], len(shards))
-    check_confirmed(route.durability, answers[len(reads) :], "what the source has told", tally)
-    whole = without_wrong(shards, texts, tally)
+    check_confirmed(route.durability, answers[len(reads) :], "what the source has told", metrics)
+    whole = without_wrong(shards, texts, metrics)
     for n in with_floor(whole):
         bucket.noticed(members[n])
     if all(whole):
@@ -136,13 +136,13 @@ def _told(
     return [shards[n] for n in kept], [whole[n] for n in kept]
 
 
-def without_wrong(shards: Sequence[bytes], texts: Sequence[bytes], tally: Tally) -> list[bytes]:
+def without_wrong(shards: Sequence[bytes], texts: Sequence[bytes], metrics: SyncMetrics) -> list[bytes]:
     """Return what is told of these shards; what cannot be told of one, an entry or all of it, is told of itself."""
     found = list(texts)
     for n, text in enumerate(texts):
         if b"!" in text:
             found[n], wrong = told_of(text)
-            tally.refuse(shards[n], wrong)
+            metrics.refuse(shards[n], wrong)
     return found
 
 
@@ -162,7 +162,7 @@ def texts_of(answers: Sequence[object], expected: int) -> list[bytes]:
     return texts
 
 
-def _read_mark(route: Route, bucket: Bucket) -> Asks[None]:
+def _read_mark(route: Route, bucket: BucketSync) -> Asks[None]:
     """The mark is known that the destination holds, and confirmed there if that is asked for."""
     commands = [route.mark_of(DESTINATION, bucket.number), *route.confirm(bucket.number)]
     raw, *confirmed = all_answered((yield Ask(DESTINATION, commands)))
@@ -175,7 +175,7 @@ def _read_mark(route: Route, bucket: Bucket) -> Asks[None]:
     bucket.mark = mark
 
 
-def began_anew(route: Route, bucket: Bucket) -> Asks[bool]:
+def began_anew(route: Route, bucket: BucketSync) -> Asks[bool]:
     """Whether the destination holds no mark of this source's that follows from the one that is known.
 
     So it is where a region was evicted, or has returned, by another exchange; or where it lost what it had.
@@ -186,7 +186,7 @@ def began_anew(route: Route, bucket: Bucket) -> Asks[bool]:
 
 
 def check_confirmed(
-    durability: Durability | None, answers: Sequence[object], what: str, tally: Tally | None = None
+    durability: Durability | None, answers: Sequence[object], what: str, metrics: SyncMetrics | None = None
 ) -> None:
     """Raises Unconfirmed, if it was asked for and is not."""
     if durability is None:
@@ -195,8 +195,8 @@ def check_confirmed(
         raise error_for(answers[0], None)
     error = shortfall(durability, answers[1])
     if error is not None:
-        if tally is not None:
-            tally.unconfirmed += 1
+        if metrics is not None:
+            metrics.unconfirmed += 1
         raise Unconfirmed(f"{what} is not confirmed, so it does not go on: {error}")
 
 
@@ -206,20 +206,20 @@ def learn(route: Route, side: int, reply: Reply) -> None:
 
 
 def _refused_there(
-    route: Route, bucket: Bucket, mark: bytes, shard: bytes, text: bytes, error: str, tally: Tally
+    route: Route, bucket: BucketSync, mark: bytes, shard: bytes, text: bytes, error: str, metrics: SyncMetrics
 ) -> Asks[None]:
     """A shard that the destination did not take (or an entry of it) is made to, if it was sealed; else it is told."""
     try:
         opened = yield from unseal(route, DESTINATION, shard)
     except CounterError as other:
-        tally.refuse(shard, str(other).encode())
+        metrics.refuse(shard, str(other).encode())
         return
     if not opened:
-        tally.refuse(shard, error.encode())
+        metrics.refuse(shard, error.encode())
         return
     (raw,) = yield Ask(DESTINATION, [route.merge(DESTINATION, bucket.number, mark, b"", [shard], [text])])
     reply = reply_of(raw, Script.ENTRIES_MERGE)
     if reply.word != "OK":  # the mark stands for this shard, too, which nobody would bring any more
         bucket.suspect = True
     elif len(reply.values) > 2:
-        tally.refuse(shard, reply.text(3))
+        metrics.refuse(shard, reply.text(3))

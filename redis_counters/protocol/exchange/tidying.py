@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from redis_counters.protocol.exchange.asks import DESTINATION, SOURCE, Ask, Asks, on
-from redis_counters.protocol.exchange.bucket import Bucket
+from redis_counters.protocol.exchange.bucket import BucketSync
 from redis_counters.protocol.exchange.members import EVICTED, look
+from redis_counters.protocol.exchange.metrics import SyncMetrics
 from redis_counters.protocol.exchange.route import Route
-from redis_counters.protocol.exchange.tally import Tally
 from redis_counters.protocol.wire.answers import reply_of
 from redis_counters.protocol.wire.commands import Script
 
@@ -38,7 +38,7 @@ def say(route: Route, side: int) -> Asks[Say]:
     return Say([name for name in members if name != own and name not in kept], kept)
 
 
-def tidy(route: Route, bucket: Bucket, tally: Tally, now: float, *, both: bool) -> Asks[None]:
+def tidy(route: Route, bucket: BucketSync, metrics: SyncMetrics, now: float, *, both: bool) -> Asks[None]:
     """What was noticed while pulling is dropped at the destination, if it may be.
 
     ``both``: at the source, too; where the counter was deleted nobody tells of it.
@@ -56,7 +56,7 @@ def tidy(route: Route, bucket: Bucket, tally: Tally, now: float, *, both: bool) 
             route.learn(side, [reply.text(n) for n in range(len(reply.values))])
             return
         if reply.word == "OK" and reply.number(0):
-            tally.dropped += reply.number(0)
+            metrics.dropped += reply.number(0)
             bucket.mark = None  # it is another one now
     tries = 1 + min(bucket.floored.get(member, 0) for member in members)
     for member in members:

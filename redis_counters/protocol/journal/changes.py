@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from redis_counters.protocol.write.flushes import Totals
-from redis_counters.protocol.write.slot_totals import Kind
+from redis_counters.protocol.write.slot_totals import SlotKind
 
 
 class Head(NamedTuple):
@@ -46,12 +46,12 @@ class Changes:
 
     buckets: int | None
     heads: list[tuple[int, Head]]
-    slots: list[tuple[int, Kind, bytes, Slot]]
-    slots_gone: list[tuple[int, Kind, bytes]]
+    slots: list[tuple[int, SlotKind, bytes, Slot]]
+    slots_gone: list[tuple[int, SlotKind, bytes]]
     flushes: list[tuple[int, int, int, Totals]]  # actor, seq, base, what it tells
     flushes_from: list[tuple[int, int]]  # actor, seq: earlier ones are forgotten
     gone: list[int]  # actors at their end
-    early: list[tuple[Kind, bytes, int]]  # counted before the buckets are known
+    early: list[tuple[SlotKind, bytes, int]]  # counted before the buckets are known
     early_gone: bool  # they have their places now, but for these
     expiries: list[tuple[bytes, int | None]]  # when counters expire, by name; None: it is of no use any more
     calls: int  # calls up to this number are in the totals
@@ -64,7 +64,7 @@ class StoredActor:
     """One actor in a journal."""
 
     head: Head
-    slots: dict[tuple[Kind, bytes], Slot] = field(default_factory=dict)
+    slots: dict[tuple[SlotKind, bytes], Slot] = field(default_factory=dict)
     flushes: dict[int, tuple[int, Totals]] = field(default_factory=dict)  # seq: base, what it tells
 
 
@@ -77,7 +77,7 @@ class Stored:
     always: bool
     buckets: int | None = None
     actors: dict[int, StoredActor] = field(default_factory=dict)
-    early: dict[tuple[Kind, bytes], int] = field(default_factory=dict)
+    early: dict[tuple[SlotKind, bytes], int] = field(default_factory=dict)
     calls: dict[int, tuple[bytes, int]] = field(default_factory=dict)
     expiries: dict[bytes, int] = field(default_factory=dict)
 

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from redis_counters.protocol.journal.changes import Changes, Head, Slot
 from redis_counters.protocol.write.actor import Actor, Phase
 from redis_counters.protocol.write.flushes import Totals
-from redis_counters.protocol.write.slot_totals import Kind, Table
+from redis_counters.protocol.write.slot_totals import SlotKind, SlotTotals
 
 if TYPE_CHECKING:
     from redis_counters.protocol.write.writer import Writer
@@ -203,11 +203,11 @@ class Recorder:
             number = self.numbers[actor] = self._number
         return number
 
-    def _take_early(self, taken: _Taken) -> list[tuple[Kind, bytes, int]]:
+    def _take_early(self, taken: _Taken) -> list[tuple[SlotKind, bytes, int]]:
         writer = self.writer
         taken.early = list(writer.early_changed)
         writer.early_changed = ({}, {})
-        kinds = (Kind.PLUS, Kind.MINUS)
+        kinds = (SlotKind.PLUS, SlotKind.MINUS)
         if writer.keys is not None:  # but for what an exception left, none: their rows go, these stay
             return [(kind, name, amount) for kind in kinds for name, amount in writer.early[kind].items()]
         return [
@@ -223,7 +223,7 @@ class _Taken:
     """What is on its way to be kept."""
 
     seen: dict[Actor, Seen]
-    slots: list[tuple[Table, dict[bytes, None]]]
+    slots: list[tuple[SlotTotals, dict[bytes, None]]]
     gone: list[Actor]
     early: list[dict[bytes, None]] = field(default_factory=list)
     early_rows: bool = False
@@ -234,8 +234,8 @@ class _Taken:
 
 
 class _Slots(NamedTuple):
-    now: list[tuple[int, Kind, bytes, Slot]]
-    gone: list[tuple[int, Kind, bytes]]
+    now: list[tuple[int, SlotKind, bytes, Slot]]
+    gone: list[tuple[int, SlotKind, bytes]]
 
     def take(self, actor: Actor, number: int, taken: _Taken) -> None:
         """The actor's slots that changed are here, and count as unchanged."""
@@ -255,9 +255,9 @@ class _Slots(NamedTuple):
                     self.gone.append((number, kind, key))
 
 
-def _applied(actor: Actor, kind: Kind) -> dict[bytes, int]:
+def _applied(actor: Actor, kind: SlotKind) -> dict[bytes, int]:
     known = actor.known_applied
-    return known[kind] if known is not None and kind is not Kind.SHARDS else {}
+    return known[kind] if known is not None and kind is not SlotKind.SHARDS else {}
 
 
 def head_of(actor: Actor) -> Head:

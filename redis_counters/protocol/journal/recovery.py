@@ -19,7 +19,7 @@ from redis_counters.protocol.write.actor import Actor, Phase
 from redis_counters.protocol.write.buffer import Buffer
 from redis_counters.protocol.write.flushes import Chunk
 from redis_counters.protocol.write.round import Steps
-from redis_counters.protocol.write.slot_totals import Kind
+from redis_counters.protocol.write.slot_totals import SlotKind
 from redis_counters.protocol.write.writer import Writer
 
 
@@ -98,7 +98,7 @@ def revive(stored: Stored, settings: Settings, keys: KeySpace, mint: Callable[[]
     for actor in seen:
         _gate(writer, actor)
     for (kind, name), amount in stored.early.items():
-        writer.buffer.amounts.append((name, amount if kind is Kind.PLUS else -amount))
+        writer.buffer.amounts.append((name, amount if kind is SlotKind.PLUS else -amount))
     writer.buffer.amounts += stored.calls.values()
     writer.drain()
     writer.calls = max(stored.calls, default=0)
@@ -123,7 +123,7 @@ def _actor(kept: StoredActor, actor: Actor, *, unsure: bool) -> Actor:
             table.acknowledged[key] = slot.acknowledged
         if slot.total != slot.acknowledged:
             table.dirty[key] = None
-        if slot.applied and kind is not Kind.SHARDS:
+        if slot.applied and kind is not SlotKind.SHARDS:
             applied[kind][key] = slot.applied
     actor.known_applied = applied if head.healing else None
     for seq in sorted(kept.flushes):
@@ -133,7 +133,7 @@ def _actor(kept: StoredActor, actor: Actor, *, unsure: bool) -> Actor:
         (kind, key)
         for seq, (_, totals) in kept.flushes.items()
         if seq <= head.base and not head.healing
-        for kind in (Kind.PLUS, Kind.MINUS)
+        for kind in (SlotKind.PLUS, SlotKind.MINUS)
         for key, total in totals[kind].items()
         if total > actor.tables[kind].acknowledged.get(key, 0)
     )

@@ -1,7 +1,8 @@
 """Keyed calls on their way to Redis: which scripts they share, and what the answers mean.
 
-Sans-I/O: `Keyed.apply` yields lists of commands and is given the lists of their answers. It may be driven again and
-again with the same calls, after whatever failure: what was counted is not counted twice. Not thread-safe: drivers lock.
+Sans-I/O: `KeyedBatches.apply` yields lists of commands and is given the lists of their answers. It may be driven again
+and again with the same calls, after whatever failure: what was counted is not counted twice. Not thread-safe: drivers
+lock.
 
 Which slice of time it is, the server says. The client guesses it, by what it has learned of the server's clock, only
 because keys must be named before a script runs; a wrong guess is answered with the time, and sent again.
@@ -14,7 +15,7 @@ from typing import NamedTuple
 
 from redis_counters.errors import CounterError, Unavailable, UsageError, quoted
 from redis_counters.protocol.keyed.calls import Call, Has, Like, Once, Plain, Seed
-from redis_counters.protocol.keyed.key_shards import MOST_ATTEMPTS, MOST_ITEMS, Homes, Steps, asked, refused
+from redis_counters.protocol.keyed.key_shards import MOST_ATTEMPTS, MOST_ITEMS, KeyShards, Steps, asked, refused
 from redis_counters.protocol.read.fetch import Reads
 from redis_counters.protocol.wire.commands import Argument, Command, ErrorReply, NoAnswer, Script, pieces
 from redis_counters.protocol.wire.replies import BadReply
@@ -35,7 +36,7 @@ class Request(NamedTuple):
     calls: Sequence[Call]
 
 
-class Keyed(Homes):
+class KeyedBatches(KeyShards):
     """What a client knows besides of the servers' clocks."""
 
     def __init__(self, reads: Reads) -> None:

@@ -30,20 +30,20 @@ MOST_HOMES = 10_000  # names whose key shards are remembered; the oldest go firs
 HOME_AGE = 60.0  # seconds until they are asked for again
 
 
-class Home(NamedTuple):
+class KeyShard(NamedTuple):
     """Among how many shards a counter's keys are spread, and until when that is taken as known."""
 
     shards: int
     until: float
 
 
-class Homes:
+class KeyShards:
     """What a client knows of the homes of keys, and of registries that were lost."""
 
     def __init__(self, reads: Reads) -> None:
         self.reads = reads
         self.writer = reads.writer
-        self.homes: dict[bytes, Home] = {}
+        self.homes: dict[bytes, KeyShard] = {}
         self.lost: set[int] = set()  # buckets without a registry
         self.doubtful = False  # one was lost just now: the namespace's record may be lost with it
 
@@ -152,7 +152,7 @@ class Homes:
         elif not told.isdigit() or not 1 <= int(told) <= MOST_SHARDS:
             errors[name] = WrongType(f"counter {quoted(name)}: {quoted(told[:40])} key shards", counter=name)
         else:
-            self.homes[name] = Home(int(told), self.reads.clock() + HOME_AGE)
+            self.homes[name] = KeyShard(int(told), self.reads.clock() + HOME_AGE)
             for oldest in list(islice(self.homes, max(0, len(self.homes) - MOST_HOMES))):
                 del self.homes[oldest]
 

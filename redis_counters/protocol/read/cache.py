@@ -25,7 +25,7 @@ NEARLY_FULL = INT64_MAX - 2**48  # of a slot: farther from its end than a buffer
 T = TypeVar("T")
 
 
-class Claim(NamedTuple):
+class FetchPlan(NamedTuple):
     """What a reader gets: values, and names to fetch; if ``busy``, it has to wait until another fetch is over."""
 
     values: dict[bytes, CounterValue]
@@ -33,7 +33,7 @@ class Claim(NamedTuple):
     busy: bool
 
 
-class Ticket:
+class FetchLease:
     """The names that one reader fetches.
 
     The reader owns it before names are added; ``over`` is set as the first thing when it is through, or interrupted,
@@ -47,7 +47,7 @@ class Ticket:
         self.over = False
 
 
-class CachedReads:
+class ReadCache:
     """Values by name, as far as snapshots are at hand; `Reads` fetches them. Not thread-safe: drivers lock."""
 
     def __init__(self, writer: Writer, clock: Callable[[], float]) -> None:
@@ -55,7 +55,7 @@ class CachedReads:
         self.ones, self.amounts = writer.buffer.ones, writer.buffer.amounts
         self.clock = clock
         self.cache: dict[bytes, Snapshot] = {}
-        self.fetching: dict[bytes, Ticket] = {}
+        self.fetching: dict[bytes, FetchLease] = {}
         self.outdated: dict[bytes, float] = {}  # since when a fetch that is under way may lack something
         self.failures: dict[bytes, tuple[float, CounterError]] = {}  # when a fetch of a name failed, and how
 
@@ -110,7 +110,9 @@ class CachedReads:
             snapshot.ahead = epoch, seen + len(new), value  # in one step: others may be at it
         return value
 
-    def claim(self, names: Iterable[bytes], max_age: float | None, since: float | None, ticket: Ticket) -> Claim:
+    def claim(
+        self, names: Iterable[bytes], max_age: float | None, since: float | None, ticket: FetchLease
+    ) -> FetchPlan:
         """Return what is at hand, and what the caller has to fetch; that is his (on the ticket) until `release`.
 
         Two fetches of a name at a time could not be put in order, and values would run backwards. So of what somebody
@@ -132,10 +134,10 @@ class CachedReads:
                 missing = [name for name in missing if name not in values]
                 mine = dict.fromkeys(missing, ticket)
         if self.fetching and any(name in self.fetching and not self.fetching[name].over for name in missing):
-            return Claim(values, missing, True)
+            return FetchPlan(values, missing, True)
         ticket.names = missing
         self.fetching.update(mine)
-        return Claim(values, missing, False)
+        return FetchPlan(values, missing, False)
 
     def _will_do(self, name: bytes, max_age: float | None, since: float | None) -> CounterValue | None:
         if max_age != 0:
@@ -153,7 +155,7 @@ class CachedReads:
         if name in self.fetching:
             self.outdated[name] = self.clock()
 
-    def release(self, ticket: Ticket, failure: CounterError | None = None) -> None:
+    def release(self, ticket: FetchLease, failure: CounterError | None = None) -> None:
         """The fetch is over; if it failed, those who waited for it need not find out one after the other."""
         names, fetching, outdated = ticket.names, self.fetching, self.outdated
         refused = failure.errors if isinstance(failure, Refused) else {}

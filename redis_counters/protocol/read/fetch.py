@@ -11,10 +11,10 @@ from typing import Any
 from redis_counters.crdt.field_sums import tally
 from redis_counters.crdt.shard_copies import copies_in
 from redis_counters.errors import Refused
-from redis_counters.protocol.read.cache import CachedReads, forget_oldest
-from redis_counters.protocol.read.pages import Page, Want
-from redis_counters.protocol.read.snapshot import Doubts, Place, Records, acknowledged
-from redis_counters.protocol.read.sums import Sums, added_up
+from redis_counters.protocol.read.cache import ReadCache, forget_oldest
+from redis_counters.protocol.read.pages import PageRead, Want
+from redis_counters.protocol.read.snapshot import Doubts, Place, SeenRecords, acknowledged
+from redis_counters.protocol.read.sums import ParsedCache, added_up
 from redis_counters.protocol.wire.answers import list_of
 from redis_counters.protocol.wire.commands import Command, hmget
 from redis_counters.protocol.wire.keys import meta_key
@@ -23,7 +23,7 @@ from redis_counters.protocol.wire.refusals import of_many, of_shard
 from redis_counters.protocol.wire.registry import record_of
 from redis_counters.protocol.wire.shard_fields import CROWD, ask_for, is_crowded, pairs_of
 from redis_counters.protocol.wire.values import CounterValue
-from redis_counters.protocol.write.actor_set import Bucket
+from redis_counters.protocol.write.actor_set import ActorSet
 from redis_counters.protocol.write.slot_totals import SIGNS
 from redis_counters.protocol.write.writer import Writer
 
@@ -38,7 +38,7 @@ NOTHING_KNOWN: Mapping[bytes, CounterValue] = {}  # it is never written to
 Asks = Generator[list[Command], list[object], dict[bytes, CounterValue]]
 
 
-class Reads(CachedReads):
+class Reads(ReadCache):
     """Values by name, from the cache or from Redis. Not thread-safe: drivers lock."""
 
     def __init__(
@@ -54,7 +54,7 @@ class Reads(CachedReads):
         self.grouped = grouped  # keys of different buckets are not asked for together
         self.wall = wall
         self.chance = chance
-        self.sums = Sums()
+        self.sums = ParsedCache()
         self.snapshots = 0
         self.most_known = MOST_KNOWN  # numbers of shards, until it is looked which of them are needed
         self.crowded: dict[bytes, None] = {}  # shards with many slots, for the janitor to look at
@@ -72,7 +72,7 @@ class Reads(CachedReads):
         if writer.keys is None:
             (raw,) = yield [look_up_namespace(writer.settings)]
             self.settle(raw)
-        records = Records()
+        records = SeenRecords()
         attempts = 0
         while True:
             attempts += 1
@@ -119,7 +119,7 @@ class Reads(CachedReads):
             raise of_many(refused, {**known, **values}) if known or values or more else first
         return values
 
-    def _begin(self, names: list[bytes]) -> Page:
+    def _begin(self, names: list[bytes]) -> PageRead:
         """Return what is to be asked for now."""
         writer = self.writer
         writer.drain()
@@ -130,7 +130,7 @@ class Reads(CachedReads):
         every, told = self._places(names), None
         if writer.keys is not None and writer.accepted:
             told = [acknowledged(writer.buckets, places) for places in every]
-        return Page(names, every, told, self.sums, taken, as_of, fresh_until, writer.drops, writer.epoch)
+        return PageRead(names, every, told, self.sums, taken, as_of, fresh_until, writer.drops, writer.epoch)
 
     def _forget_shards(self) -> None:
         """Of counters that are neither read nor counted at present, numbers of shards are not kept for ever."""
@@ -166,7 +166,7 @@ class Reads(CachedReads):
         return [keys.shard_key(name, shard) for shard in range(start, stop)]
 
     def _ask_registries(
-        self, doubts: Doubts, records: Records, seen: tuple[int, int, int]
+        self, doubts: Doubts, records: SeenRecords, seen: tuple[int, int, int]
     ) -> Generator[list[Command], list[object], bool]:
         """Find out whether these actors were folded, or what is absent of them was lost, or deleted.
 
@@ -211,7 +211,7 @@ class Reads(CachedReads):
         return anew
 
     def _fetch_page(
-        self, page: Page, records: Records, doubts: Doubts, refused: dict[bytes, Refused]
+        self, page: PageRead, records: SeenRecords, doubts: Doubts, refused: dict[bytes, Refused]
     ) -> Generator[list[Command], list[object], tuple[bool, list[Want]]]:
         """The snapshots of a page have what Redis holds of the shards that are known.
 
@@ -228,7 +228,7 @@ class Reads(CachedReads):
             return True, []
         return as_before, self._take(page.wanted(), texts, buckets, records, doubts, refused)
 
-    def _own(self, buckets: int) -> list[Bucket] | None:
+    def _own(self, buckets: int) -> list[ActorSet] | None:
         """Return the buckets in which this process has slots. They were so many when it was asked.
 
         An own slot may have come into being meanwhile, and with it the buckets.
@@ -237,7 +237,7 @@ class Reads(CachedReads):
         return writer.buckets if writer.accepted and len(writer.buckets) == buckets else None
 
     def _fetch_more(
-        self, want: list[Want], records: Records, doubts: Doubts, refused: dict[bytes, Refused]
+        self, want: list[Want], records: SeenRecords, doubts: Doubts, refused: dict[bytes, Refused]
     ) -> Generator[list[Command], list[object], list[Want]]:
         """Add what Redis holds of these shards to their snapshots; return which more there are."""
         writer, buckets = self.writer, self.writer.presumed_keys.buckets
@@ -253,7 +253,7 @@ class Reads(CachedReads):
         want: list[Want],
         texts: list[Any],
         buckets: int,
-        records: Records,
+        records: SeenRecords,
         doubts: Doubts,
         refused: dict[bytes, Refused],
     ) -> list[Want]:

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from redis_counters.protocol.read.snapshot import Place, Slot, Snapshot
-from redis_counters.protocol.read.sums import Sums
+from redis_counters.protocol.read.sums import ParsedCache
 from redis_counters.protocol.wire.shard_fields import CROWD
 from redis_counters.protocol.wire.values import CounterValue, made_value
 
 Want = tuple[bytes, Snapshot, list[Place]]  # shards that the snapshot of a name needs
 
 
-class Page:
+class PageRead:
     """Names, their shards, and what is to become of them: snapshots, and, if nothing has changed, their contents.
 
     Most of it can be made while the answer is on its way, and most counters of a page have not changed since they were
@@ -41,7 +41,7 @@ class Page:
         names: list[bytes],
         places: list[list[Place]],
         told: list[Mapping[Slot, int]] | None,
-        sums: Sums,
+        sums: ParsedCache,
         taken: float,
         as_of: float,
         fresh_until: float,

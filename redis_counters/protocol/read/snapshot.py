@@ -11,15 +11,15 @@ from redis_counters.protocol.wire.keys import bucket_of
 from redis_counters.protocol.wire.shard_fields import pairs_of
 from redis_counters.protocol.wire.values import CounterValue
 from redis_counters.protocol.write.actor import Actor
-from redis_counters.protocol.write.actor_set import Bucket
-from redis_counters.protocol.write.slot_totals import Kind, Table
+from redis_counters.protocol.write.actor_set import ActorSet
+from redis_counters.protocol.write.slot_totals import SlotKind, SlotTotals
 
 Place = tuple[int, bytes]  # a shard's bucket and key
-Slot = tuple[bytes, bytes, Kind]  # a shard's key, the owner of an actor, increments or decrements
-Excess = tuple[bytes, Kind]  # a shard's key, increments or decrements
+Slot = tuple[bytes, bytes, SlotKind]  # a shard's key, the owner of an actor, increments or decrements
+Excess = tuple[bytes, SlotKind]  # a shard's key, increments or decrements
 
 
-class Records:
+class SeenRecords:
     """What registries said during a fetch of actors whose slots were not as expected, by owner."""
 
     __slots__ = ("folded", "lost")
@@ -29,7 +29,7 @@ class Records:
         self.lost: set[bytes] = set()  # the record is absent or behind: Redis has lost what was acknowledged
 
 
-Doubts = dict[bytes, tuple[Actor, list[tuple[Table, bytes]]]]  # by owner: the slots that are absent, or too low
+Doubts = dict[bytes, tuple[Actor, list[tuple[SlotTotals, bytes]]]]  # by owner: the slots that are absent, or too low
 
 NOTHING: Mapping[Any, int] = {}  # of most snapshots; it is never written to
 NOTHING_MOVED: Copies = {}  # the same
@@ -70,7 +70,7 @@ class Snapshot:
         # That value with what waits in the buffer: in which epoch, how much of the buffer it has, and the value.
         self.ahead: tuple[int, int, CounterValue | None] = (-1, 0, None)
 
-    def take_own(self, actors: Iterable[Actor], key: bytes, raw: object, records: Records, doubts: Doubts) -> None:
+    def take_own(self, actors: Iterable[Actor], key: bytes, raw: object, records: SeenRecords, doubts: Doubts) -> None:
         """It holds what Redis has of own slots in a shard.
 
         ``doubts`` gets those that are absent though Redis may know of them, or lower than what it acknowledged: they
@@ -107,7 +107,7 @@ class Snapshot:
                     if had:  # what Redis was told of since then may be there by now
                         slots.append((table, key))
 
-    def lacks(self, owner: bytes, table: Table, key: bytes) -> tuple[int, int]:
+    def lacks(self, owner: bytes, table: SlotTotals, key: bytes) -> tuple[int, int]:
         """Return what it lacks of an own slot, and what of the slot is not acknowledged."""
         total = table.total[key]
         slot = self.own.get((key, owner, table.kind))
@@ -120,7 +120,7 @@ class Snapshot:
         if self.acknowledged:
             self.acknowledged = {place: n for place, n in self.acknowledged.items() if place[1] in folded}
 
-    def twice(self, buckets: list[Bucket]) -> int:
+    def twice(self, buckets: list[ActorSet]) -> int:
         """Return how much of what it lacks of own slots a peer had told already: that is counted in it.
 
         A fail-over took it back here, and the peer's copy has brought it back before we have told it again.
@@ -133,11 +133,11 @@ class Snapshot:
                 for actor in buckets[bucket].actors
                 if key in actor.tables[kind].total
             )
-            found += min(excess, lacking) * (1 if kind is Kind.PLUS else -1)
+            found += min(excess, lacking) * (1 if kind is SlotKind.PLUS else -1)
         return found
 
 
-def acknowledged(buckets: list[Bucket], places: Iterable[Place]) -> Mapping[Slot, int]:
+def acknowledged(buckets: list[ActorSet], places: Iterable[Place]) -> Mapping[Slot, int]:
     """Return what is acknowledged of own slots in these shards, which are about to be asked for."""
     found = {
         (key, actor.owner, table.kind): table.acknowledged[key]

@@ -18,7 +18,7 @@ LONGEST = 40_000  # the same of one name
 Sum = tuple[Sequence[object], int, int]  # shards' fields as they came, what they count, how many shards they tell of
 
 
-class Sums:
+class ParsedCache:
     """Sums by name. Who reads a page again and again finds most of its counters unchanged: they are not added up again.
 
     To compare fields is faster than anything that is made of them, most of all where they are the same objects, as what

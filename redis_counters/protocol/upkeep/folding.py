@@ -46,7 +46,7 @@ def upkeep_of(settings: Settings) -> Upkeep:
 
 
 @dataclass(slots=True)
-class Tally:
+class JanitorReport:
     """What was done so far; of who was closed, folded or forgotten, bucket and actor."""
 
     reaped: list[Who] = field(default_factory=list)
@@ -83,7 +83,7 @@ def lease(keys: KeySpace, period: int) -> Generator[list[Command], list[object],
 
 
 def walk(
-    keys: KeySpace, plans: list[Plan], upkeep: Upkeep, tally: Tally, *, dry_run: bool
+    keys: KeySpace, plans: list[Plan], upkeep: Upkeep, report: JanitorReport, *, dry_run: bool
 ) -> Generator[list[Command], list[object], bool]:
     """Fold whoever is wanted, in all counters. Returns whether nothing of them is left.
 
@@ -91,7 +91,7 @@ def walk(
     that somebody is wanted in.
     """
     wanted = {bucket: plan for bucket, plan in enumerate(plans) if plan.wanted}
-    tally.walking = True
+    report.walking = True
     servers: dict[int, bytes] = {}
     for bucket, plan in wanted.items():  # all before the first walk: a bucket may move to where one has been already
         servers[bucket] = yield from _server(plan.registry)
@@ -99,14 +99,14 @@ def walk(
     for bucket, plan in wanted.items():
         server = servers[bucket]
         if not server or server not in walked:  # who does not say which one it is may be another
-            yield from _walk_over(plan.registry, keys, wanted, upkeep, tally, dry_run=dry_run)
+            yield from _walk_over(plan.registry, keys, wanted, upkeep, report, dry_run=dry_run)
         walked.add(server)
     without_slots = {(bucket, actor): () for bucket, plan in wanted.items() for actor in sorted(plan.closed)}
     if dry_run:
-        tally.folded.update(without_slots)
+        report.folded.update(without_slots)
     else:
-        yield from fold(without_slots, wanted, upkeep, tally)
-    tally.walking = False
+        yield from fold(without_slots, wanted, upkeep, report)
+    report.walking = False
     # Another server goes through its keys in another order: after a fail-over some were not seen.
     for bucket, plan in wanted.items():
         if (yield from _server(plan.registry)) != servers[bucket]:
@@ -115,7 +115,7 @@ def walk(
 
 
 def _walk_over(
-    at: bytes, keys: KeySpace, wanted: dict[int, Plan], upkeep: Upkeep, tally: Tally, *, dry_run: bool
+    at: bytes, keys: KeySpace, wanted: dict[int, Plan], upkeep: Upkeep, report: JanitorReport, *, dry_run: bool
 ) -> Steps:
     """Fold whoever is wanted, in all counters of the server that has the key ``at``."""
     bucket_of, pattern = bucket_finder(keys), shards_pattern(keys.namespace)
@@ -128,7 +128,7 @@ def _walk_over(
         cursor, names = page
         shards = [(bucket, key) for key in names if (bucket := bucket_of(key)) in wanted]
         for some in pieces(shards, HASHES):
-            yield from _fold_in(some, wanted, upkeep, tally, dry_run=dry_run)
+            yield from _fold_in(some, wanted, upkeep, report, dry_run=dry_run)
             steps += 1
         steps += 1
         if steps >= RENEWAL and not dry_run:
@@ -158,11 +158,16 @@ def run_of(raw: object) -> bytes:
 
 
 def _fold_in(
-    shards: Iterable[tuple[int, bytes]], wanted: dict[int, Plan], upkeep: Upkeep, tally: Tally, *, dry_run: bool
+    shards: Iterable[tuple[int, bytes]],
+    wanted: dict[int, Plan],
+    upkeep: Upkeep,
+    report: JanitorReport,
+    *,
+    dry_run: bool,
 ) -> Steps:
     """Fold whoever is wanted, in these shards."""
     reading = [(bucket, key, b"0") for bucket, key in shards]
-    tally.shards += len(reading)
+    report.shards += len(reading)
     while reading:
         answers = yield [hscan(key, cursor, PIECE) for _bucket, key, cursor in reading]
         work: dict[Who, list[bytes]] = {}
@@ -178,13 +183,15 @@ def _fold_in(
             if cursor != b"0":
                 rest.append((bucket, key, cursor))
         if dry_run:
-            tally.slots += sum(map(len, work.values()))
+            report.slots += sum(map(len, work.values()))
         else:
-            yield from fold(work, wanted, upkeep, tally)
+            yield from fold(work, wanted, upkeep, report)
         reading = rest
 
 
-def fold(work: Mapping[Who, Sequence[bytes]], plans: Mapping[int, Plan], upkeep: Upkeep, tally: Tally) -> Steps:
+def fold(
+    work: Mapping[Who, Sequence[bytes]], plans: Mapping[int, Plan], upkeep: Upkeep, report: JanitorReport
+) -> Steps:
     """Fold each of these actors in his shards. Who is open again by now, or forgotten, is not wanted any more."""
     jobs = [(who, keys) for who, shards in work.items() for keys in (pieces(shards, SLOTS) if shards else [()])]
     while jobs:
@@ -203,15 +210,15 @@ def fold(work: Mapping[Who, Sequence[bytes]], plans: Mapping[int, Plan], upkeep:
                 plan.wanted.discard(actor)
                 plan.closed.discard(actor)
                 continue
-            tally.slots += reply.number(0)
+            report.slots += reply.number(0)
             if actor in plan.closed:
                 plan.closed.discard(actor)
-                tally.folded.add((bucket, actor))
+                report.folded.add((bucket, actor))
             for _number, text in reply.refused():
                 error = error_for(ErrorReply(text), Script.SLOTS_FOLD)
                 if isinstance(error, NotPermitted):
                     raise error
-                tally.refused += 1
+                report.refused += 1
                 plan.whole = False
 
 

@@ -1,11 +1,11 @@
 """Keeping house: actors that fell silent are closed, folded, and at last forgotten. No value changes by it.
 
 Two generators do it: `one_pass` over a whole namespace, and `repair` of shards that a read found crowded. Each yields
-lists of commands, is sent the lists of their answers, and writes what it has done into a `Tally`. A step is small, so
-that the server is never held up. A generator may be dropped at any step, and any number of them may run at once: every
+lists of commands, is sent the lists of their answers, and writes what it has done into a `JanitorReport`. A step is
+small, so that the server is never held up. A generator may be dropped at any step, and any number of them may run at once: every
 script looks at the records itself, so nothing here needs to be up to date. What one left undone the next one finds.
 
-    steps = one_pass(keys, upkeep, tally)
+    steps = one_pass(keys, upkeep, report)
     commands = next(steps)
     while True:
         commands = steps.send([answer to each command])      # StopIteration: the pass is complete
@@ -25,9 +25,9 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Iterable
 
 from redis_counters.protocol.upkeep.folding import (
+    JanitorReport,
     Plan,
     Steps,
-    Tally,
     Upkeep,
     Who,
     bucket_finder,
@@ -41,8 +41,8 @@ from redis_counters.protocol.wire.commands import Command, Script, hmget, pieces
 from redis_counters.protocol.wire.keys import KeySpace
 from redis_counters.protocol.wire.registry import (
     PIECE,
-    Page,
-    Record,
+    ActorRecord,
+    RegistryPage,
     actors_in,
     hscan,
     record_of,
@@ -52,19 +52,25 @@ from redis_counters.protocol.wire.registry import (
 )
 from redis_counters.protocol.wire.shard_fields import pairs_of
 
-__all__ = ["Steps", "Tally", "Upkeep", "Who", "one_pass", "repair", "upkeep_of"]
+__all__ = ["JanitorReport", "Steps", "Upkeep", "Who", "one_pass", "repair", "upkeep_of"]
 
 ACTORS = 100  # that one script closes or cleans up
 MOST = 100_000  # actors that one pass folds
 
 
 def one_pass(
-    keys: KeySpace, upkeep: Upkeep, tally: Tally, *, period: int = 0, patient: bool = False, dry_run: bool = False
+    keys: KeySpace,
+    upkeep: Upkeep,
+    report: JanitorReport,
+    *,
+    period: int = 0,
+    patient: bool = False,
+    dry_run: bool = False,
 ) -> Steps:
     """Keep house once in all buckets; nothing happens if somebody has done so within ``period`` seconds.
 
     ``patient``: a walk over all keys waits until somebody has been waiting for it for `actor_ttl`, so that there is
-    one in that time at most. ``dry_run``: nothing is changed, the tally says what would be.
+    one in that time at most. ``dry_run``: nothing is changed, the report says what would be.
     Cost: O(actors), and for a walk O(keys in the database + slots); a script at a time is O(250 slots).
     """
     if not dry_run and (yield from lease(keys, period)) is None:
@@ -73,29 +79,29 @@ def one_pass(
     room = MOST
     for bucket, registry in enumerate(keys.registries):
         now = yield from _time(registry)  # of the server that wrote the times of its records
-        plan = yield from _plan(bucket, registry, upkeep, now, tally, room, dry_run=dry_run)
+        plan = yield from _plan(bucket, registry, upkeep, now, report, room, dry_run=dry_run)
         room -= len(plan.wanted)
         plans.append(plan)
     complete, nobody = False, not any(plan.wanted for plan in plans)
     if any(plan.due if patient else plan.wanted for plan in plans):
-        complete = yield from walk(keys, plans, upkeep, tally, dry_run=dry_run)
-    tally.complete = nobody or (complete and all(plan.whole for plan in plans))
+        complete = yield from walk(keys, plans, upkeep, report, dry_run=dry_run)
+    report.complete = nobody or (complete and all(plan.whole for plan in plans))
     for bucket, plan in enumerate(plans):
         walked = plan.now if complete and plan.whole else 0
         if dry_run:
-            tally.cleaned += ((bucket, actor) for actor in plan.old)
+            report.cleaned += ((bucket, actor) for actor in plan.old)
         elif walked or plan.old:
-            yield from _clean(bucket, plan, walked, upkeep, tally)
+            yield from _clean(bucket, plan, walked, upkeep, report)
 
 
-def repair(keys: KeySpace, upkeep: Upkeep, tally: Tally, shards: Collection[bytes]) -> Steps:
+def repair(keys: KeySpace, upkeep: Upkeep, report: JanitorReport, shards: Collection[bytes]) -> Steps:
     """In these shards, the slots of those who may be folded are in the base. Cost: O(slots in them)."""
     bucket_of = bucket_finder(keys)
     for key in shards:
         bucket, cursor = bucket_of(key), b"0"
         now = yield from _time(keys.registries[bucket])
         plan = Plan(keys.registries[bucket], now)
-        tally.shards += 1
+        report.shards += 1
         while True:
             (raw,) = yield [hscan(key, cursor, PIECE)]
             page = scanned(raw, fields=True)
@@ -104,10 +110,10 @@ def repair(keys: KeySpace, upkeep: Upkeep, tally: Tally, shards: Collection[byte
                 (raw,) = yield [hmget(plan.registry, actors)]
                 told = zip(actors, list_of(raw, len(actors)), strict=True)
                 records = [record for actor, text in told if (record := record_of(actor, text)) is not None]
-                yield from _reap(bucket, plan, records, upkeep, now, tally)
+                yield from _reap(bucket, plan, records, upkeep, now, report)
                 plan.closed = {r.actor for r in records if r.state == b"c" and now - r.seen > upkeep.delay}
                 may = plan.closed | {r.actor for r in records if r.state == b"f"}
-                yield from fold({(bucket, actor): [key] for actor in may}, {bucket: plan}, upkeep, tally)
+                yield from fold({(bucket, actor): [key] for actor in may}, {bucket: plan}, upkeep, report)
             if page is None or page[0] == b"0":
                 break
             cursor = page[0]
@@ -122,33 +128,33 @@ def _time(at: bytes) -> Generator[list[Command], list[object], int]:
 
 
 def _plan(
-    bucket: int, registry: bytes, upkeep: Upkeep, now: int, tally: Tally, room: int, *, dry_run: bool
+    bucket: int, registry: bytes, upkeep: Upkeep, now: int, report: JanitorReport, room: int, *, dry_run: bool
 ) -> Generator[list[Command], list[object], Plan]:
     """Return what is to be done in a bucket; who is silent has been closed."""
     plan, cursor = Plan(registry, now), b"0"
     generation, walked = b"", 0
-    folded: dict[bytes, Record] = {}
+    folded: dict[bytes, ActorRecord] = {}
     while True:
         (raw,) = yield [hscan(registry, cursor, PIECE)]
         told = scanned(raw, fields=True)
         if told is None:  # of another type: left alone
             plan.whole = False
             break
-        cursor, page = told[0], Page(pairs_of(told[1], b""))
+        cursor, page = told[0], RegistryPage(pairs_of(told[1], b""))
         generation, walked = page.generation or generation, page.walked or walked
         if dry_run:
             silent = [(bucket, record.actor) for record in page.records if _silent(record, upkeep, now)]
-            tally.reaped += silent
-            tally.waiting += len(silent)
+            report.reaped += silent
+            report.waiting += len(silent)
         else:
-            yield from _reap(bucket, plan, page.records, upkeep, now, tally)
+            yield from _reap(bucket, plan, page.records, upkeep, now, report)
         for record in page.records:
             age = now - record.seen
             if record.state == b"c" and age > upkeep.delay:
                 plan.closed.add(record.actor)
                 plan.due = plan.due or age >= upkeep.actor_ttl
             elif record.state == b"c":
-                tally.waiting += 1
+                report.waiting += 1
             elif record.state == b"f":
                 folded[record.actor] = record
         if cursor == b"0":
@@ -161,31 +167,33 @@ def _plan(
         if age >= upkeep.retention and record.generation == generation:
             plan.old.add(actor)
         else:
-            tally.kept += 1
+            report.kept += 1
     plan.wanted |= plan.closed
     if len(plan.wanted) > room:
         plan.wanted, plan.whole = set(sorted(plan.wanted)[: max(room, 0)]), False
         plan.closed &= plan.wanted
-    tally.buckets += 1
+    report.buckets += 1
     return plan
 
 
-def _silent(record: Record, upkeep: Upkeep, now: int) -> bool:
+def _silent(record: ActorRecord, upkeep: Upkeep, now: int) -> bool:
     return record.state == b"o" and now - record.seen >= upkeep.actor_ttl
 
 
-def _reap(bucket: int, plan: Plan, records: Iterable[Record], upkeep: Upkeep, now: int, tally: Tally) -> Steps:
+def _reap(
+    bucket: int, plan: Plan, records: Iterable[ActorRecord], upkeep: Upkeep, now: int, report: JanitorReport
+) -> Steps:
     silent = [record.actor for record in records if _silent(record, upkeep, now)]
     for actors in pieces(silent, ACTORS):
         (raw,) = yield [Command(Script.ACTORS_REAP, (plan.registry,), (upkeep.actor_ttl, *actors))]
         reply = reply_of(raw, Script.ACTORS_REAP)
         reaped = [reply.text(i) for i in range(1, len(reply.values))]
-        tally.reaped += ((bucket, actor) for actor in reaped)
-        tally.waiting += len(reaped)
+        report.reaped += ((bucket, actor) for actor in reaped)
+        report.waiting += len(reaped)
 
 
-def _clean(bucket: int, plan: Plan, walked: int, upkeep: Upkeep, tally: Tally) -> Steps:
+def _clean(bucket: int, plan: Plan, walked: int, upkeep: Upkeep, report: JanitorReport) -> Steps:
     for actors in pieces(sorted(plan.old), ACTORS) if plan.old else [()]:
         (raw,) = yield [Command(Script.ACTORS_CLEAN, (plan.registry,), (walked, upkeep.retention, *actors))]
         reply = reply_of(raw, Script.ACTORS_CLEAN)
-        tally.cleaned += ((bucket, reply.text(i)) for i in range(1, len(reply.values)))
+        report.cleaned += ((bucket, reply.text(i)) for i in range(1, len(reply.values)))

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from redis_counters.crdt.shard_copies import copy_name
 from redis_counters.errors import CounterError, quoted
-from redis_counters.protocol.upkeep.folding import Tally, Upkeep
+from redis_counters.protocol.upkeep.folding import JanitorReport, Upkeep
 from redis_counters.protocol.upkeep.janitor import repair
 from redis_counters.protocol.wire.answers import reply_of
 from redis_counters.protocol.wire.commands import Argument, Command, Script, pieces
@@ -87,7 +87,7 @@ def narrow(
         return Narrowed(0, why="it expires, and takes its shards along then")
     id, shards = opened.text(0), opened.number(1)
     going = [(shard, keys.shard_key(name, shard)[1]) for shard in range(wanted, shards)]
-    yield from repair(keys, upkeep, Tally(), [key for _shard, key in going])
+    yield from repair(keys, upkeep, JanitorReport(), [key for _shard, key in going])
     answers = yield [Command(Script.SHARD_SEAL, (key,), (id,)) for _shard, key in going]
     copies: list[Argument] = []
     wait, slots, odd = 0, 0, b""

@@ -11,7 +11,7 @@ from redis_counters.errors import CounterError
 from redis_counters.events import Event, EventKind
 from redis_counters.protocol.read.fetch import Reads
 from redis_counters.protocol.upkeep.auto_shards import Growth
-from redis_counters.protocol.upkeep.janitor import Steps, Tally, Who, one_pass, repair, upkeep_of
+from redis_counters.protocol.upkeep.janitor import JanitorReport, Steps, Who, one_pass, repair, upkeep_of
 from redis_counters.protocol.wire.commands import Command
 from redis_counters.protocol.wire.namespace import look_up_namespace
 
@@ -33,7 +33,7 @@ class Housekeeping:
         self.chance = chance
         self.upkeep = upkeep_of(self.writer.settings)
         self.growth = Growth(self.writer, clock, chance, grouped=reads.grouped)
-        self.tally = Tally()
+        self.report = JanitorReport()
         self.steps: Steps | None = None
         self.seen: set[bytes] = set()  # crowded shards that were looked at in this period
         self._answers: list[object] | None = None
@@ -121,9 +121,9 @@ class Housekeeping:
         keys = writer.keys
         assert keys is not None
         if shards is None:
-            yield from one_pass(keys, self.upkeep, self.tally, period=int(self.period), patient=True)
+            yield from one_pass(keys, self.upkeep, self.report, period=int(self.period), patient=True)
         else:
-            yield from repair(keys, self.upkeep, self.tally, shards)
+            yield from repair(keys, self.upkeep, self.report, shards)
 
     def _end(self) -> None:
         now = self.clock()
@@ -131,11 +131,11 @@ class Housekeeping:
         self._next_repair = now + REPAIR_PAUSE
         if self._passing:
             self._next_pass = now + self._some_period()
-        tally, self.tally = self.tally, Tally()
+        report, self.report = self.report, JanitorReport()
         ttl, retention = self.upkeep.actor_ttl, self.upkeep.retention
-        self._tell(EventKind.REAPED, tally.reaped, f"closed, silent for {ttl} s")
-        self._tell(EventKind.FOLDED, tally.folded, "folded")
-        self._tell(EventKind.CLEANED, tally.cleaned, f"forgotten, folded {retention} s ago")
+        self._tell(EventKind.REAPED, report.reaped, f"closed, silent for {ttl} s")
+        self._tell(EventKind.FOLDED, report.folded, "folded")
+        self._tell(EventKind.CLEANED, report.cleaned, f"forgotten, folded {retention} s ago")
 
     def _tell(self, kind: EventKind, whom: Iterable[Who], what: str) -> None:
         """One event per bucket."""

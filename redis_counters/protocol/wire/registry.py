@@ -14,7 +14,7 @@ PIECE = 250  # fields that are read at a time
 STATES = {b"o": "open", b"c": "closed", b"f": "folded"}
 
 
-class Record(NamedTuple):
+class ActorRecord(NamedTuple):
     """An actor's record; ``seen``: the server's time of the last change, in epoch seconds."""
 
     actor: bytes
@@ -35,18 +35,18 @@ class Record(NamedTuple):
         return self.actor.partition(b".")[0]
 
 
-def record_of(actor: bytes, raw: object) -> Record | None:
+def record_of(actor: bytes, raw: object) -> ActorRecord | None:
     """Return an actor's record out of its field; None if there is none, or it is unreadable."""
     parts = raw.split(b" ", 4) if isinstance(raw, bytes) else ()
     if len(parts) != 5 or not (parts[1].isdigit() and parts[2].isdigit()):
         return None
-    return Record(actor, parts[0], int(parts[1]), int(parts[2]), parts[3], parts[4])
+    return ActorRecord(actor, parts[0], int(parts[1]), int(parts[2]), parts[3], parts[4])
 
 
-Located = tuple[int, Record]  # bucket and record
+Located = tuple[int, ActorRecord]  # bucket and record
 
 
-class Page:
+class RegistryPage:
     """A part of a registry: its records, and of its own fields those that came along."""
 
     __slots__ = ("generation", "records", "walked")
@@ -54,7 +54,7 @@ class Page:
     def __init__(self, fields: Iterable[tuple[bytes, bytes]]) -> None:
         self.generation = b""
         self.walked = 0  # when the last complete walk over the bucket's counters began
-        self.records: list[Record] = []
+        self.records: list[ActorRecord] = []
         for field, raw in fields:
             if field == b"g":
                 self.generation = raw
@@ -138,5 +138,7 @@ def all_records(registries: Sequence[bytes]) -> Generator[list[Command], list[ob
             if told is None:
                 break
             cursor = told[0]
-            found.update(((bucket, record.actor), (bucket, record)) for record in Page(pairs_of(told[1], b"")).records)
+            found.update(
+                ((bucket, record.actor), (bucket, record)) for record in RegistryPage(pairs_of(told[1], b"")).records
+            )
     return now, list(found.values())

@@ -10,15 +10,15 @@ from redis_counters.crdt.field_sums import INT64_MAX
 from redis_counters.errors import SchemaMismatch
 from redis_counters.protocol.wire.keys import KeySpace, name_of
 from redis_counters.protocol.wire.settings import Settings
-from redis_counters.protocol.write.actor_set import Bucket
+from redis_counters.protocol.write.actor_set import ActorSet
 from redis_counters.protocol.write.buffer import Buffer
 from redis_counters.protocol.write.expiries import Expiries
 from redis_counters.protocol.write.shard_counts import Shards
-from redis_counters.protocol.write.shard_publication import Gates
-from redis_counters.protocol.write.slot_totals import Kind, Table
+from redis_counters.protocol.write.shard_publication import ShardPublication
+from redis_counters.protocol.write.slot_totals import SlotKind, SlotTotals
 
 
-class Intake:
+class Accumulator:
     """What was counted and is not lost sight of: the part of the write side that callers feed."""
 
     def __init__(self, settings: Settings, buffer: Buffer, mint: Callable[[], str]) -> None:
@@ -29,8 +29,8 @@ class Intake:
         self.choice = crc32(mint().encode())  # of the shard, in every counter, that this process writes to
         self.expiries = Expiries(journal=settings.journal is not None)
         self.keys: KeySpace | None = None
-        self.buckets: list[Bucket] = []
-        self.gates: Gates | None = None
+        self.buckets: list[ActorSet] = []
+        self.gates: ShardPublication | None = None
         self.early: tuple[dict[bytes, int], dict[bytes, int]] = ({}, {})  # counted before the buckets are known
         self.taken: list[str | bytes] = []  # from the buffer, not yet counted by name
         self.taken_amounts: list[tuple[str | bytes, int]] = []  # the same, last first
@@ -65,15 +65,15 @@ class Intake:
             return
         self.keys = keys
         self.buckets = [
-            Bucket(b, keys.registries[b], self.settings, self.mint, now, self.expiries) for b in range(keys.buckets)
+            ActorSet(b, keys.registries[b], self.settings, self.mint, now, self.expiries) for b in range(keys.buckets)
         ]
-        self.gates = Gates(keys, self.buckets)
+        self.gates = ShardPublication(keys, self.buckets)
         self._place_early()
 
     def _place_early(self) -> None:
         self.epoch += 1
         self.mark_moved()
-        for kind in (Kind.PLUS, Kind.MINUS):
+        for kind in (SlotKind.PLUS, SlotKind.MINUS):
             early = self.early[kind]
             for name in list(early):  # not always the first: that is looked for behind all that were taken away
                 if name not in early:
@@ -123,7 +123,7 @@ class Intake:
         while taken:
             name, amount = taken[-1]
             raw = name.encode() if isinstance(name, str) else name
-            kind = Kind.PLUS if amount > 0 else Kind.MINUS
+            kind = SlotKind.PLUS if amount > 0 else SlotKind.MINUS
             totals, key, after, to_send = self._place_for(raw, abs(amount), kind)
             totals[key] = after
             if to_send is not None:
@@ -176,7 +176,7 @@ class Intake:
             for at in range(first, end):
                 name = batch[at]
                 raw = name.encode() if isinstance(name, str) else name
-                totals, key, after, to_send = self._place_for(raw, counts[at], Kind.PLUS)
+                totals, key, after, to_send = self._place_for(raw, counts[at], SlotKind.PLUS)
                 totals[key] = after
                 if to_send is not None:
                     to_send[key] = None
@@ -213,7 +213,7 @@ class Intake:
             self.batch, self.counts, self.placed = [], [], 0
 
     def _place_for(
-        self, name: bytes, amount: int, kind: Kind
+        self, name: bytes, amount: int, kind: SlotKind
     ) -> tuple[dict[bytes, int], bytes, int, dict[bytes, None] | None]:
         """Return where an amount goes: the totals, its key in them, its new total there, and what is to be sent then.
 
@@ -251,7 +251,7 @@ class Intake:
             return
         bucket0, key0 = self.keys.shard_key(name, 0)
         # (It has told of more itself, or is about to; or it has counted there.)
-        own = any(actor.tables[Kind.SHARDS].total.get(key0, 0) > shards for actor in self.buckets[bucket0].actors)
+        own = any(actor.tables[SlotKind.SHARDS].total.get(key0, 0) > shards for actor in self.buckets[bucket0].actors)
         places = (self.keys.shard_key(name, shard) for shard in range(shards, self.shards.of(name)))
         slots = (key in t.total for bucket, key in places for a in self.buckets[bucket].actors for t in a.tables[:2])
         if not own and not any(slots):
@@ -267,7 +267,7 @@ class Intake:
     def _overflow_place(self, name: bytes, amount: int) -> tuple[dict[bytes, int], bytes, int, None]:
         return self.overflowed, name, self.overflowed.get(name, 0) + amount, None
 
-    def _own(self, name: bytes) -> tuple[bytes, tuple[Table, Table, Table]]:
+    def _own(self, name: bytes) -> tuple[bytes, tuple[SlotTotals, SlotTotals, SlotTotals]]:
         """Return the key of the shard that this process writes to, and the tables with its slots in it."""
         assert self.keys is not None
         bucket, key = self.keys.shard_key(name, self.choice % self.shards.of(name))
@@ -291,7 +291,7 @@ class Intake:
 
     def room(self, name: bytes, sign: int) -> int:
         """Return how much the own slot of that sign can still take in. Call `drain` before."""
-        kind = Kind.PLUS if sign > 0 else Kind.MINUS
+        kind = SlotKind.PLUS if sign > 0 else SlotKind.MINUS
         if self.keys is None:
             return INT64_MAX - self.early[kind].get(name, 0)
         key, tables = self._own(name)

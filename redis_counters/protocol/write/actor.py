@@ -29,9 +29,9 @@ from redis_counters.protocol.wire.keys import index_of
 from redis_counters.protocol.wire.registry import record_of
 from redis_counters.protocol.wire.replies import BadReply, Reply
 from redis_counters.protocol.write.expiries import Expiries
-from redis_counters.protocol.write.flushes import Chunk, Header, Totals, increments, mixed
+from redis_counters.protocol.write.flushes import Chunk, FlushHeader, Totals, increments, mixed
 from redis_counters.protocol.write.history import Applied, History
-from redis_counters.protocol.write.slot_totals import Kind, Table
+from redis_counters.protocol.write.slot_totals import SlotKind, SlotTotals
 
 
 class Phase(Enum):
@@ -78,7 +78,7 @@ class Actor:
         self.phase = Phase.NEW
         self.seq = 0
         self.base = 0
-        self.tables = (Table(Kind.PLUS), Table(Kind.MINUS), Table(Kind.SHARDS))
+        self.tables = (SlotTotals(SlotKind.PLUS), SlotTotals(SlotKind.MINUS), SlotTotals(SlotKind.SHARDS))
         self.unknown: Chunk | None = None  # in a flush without an answer
         self.sent = History()
         self.last_acknowledged = opened
@@ -97,7 +97,7 @@ class Actor:
         self.sealed: dict[bytes, Sealed] = {}  # by shard: nothing can be told before it is unsealed
         self.opening: bytes | None = None  # of them, the one that the last request is about
         self.uncertain = False  # nobody can tell whether all of it is there
-        self.suspects: frozenset[tuple[Kind, bytes]] = frozenset()  # a journal does not tell what was refused
+        self.suspects: frozenset[tuple[SlotKind, bytes]] = frozenset()  # a journal does not tell what was refused
         self.unsure = False  # it comes from a journal that may be older than what was sent,
         self.behind = False  # and is: what was applied by later flushes nobody knows
         self.moved = 0  # how often amounts came here from another place
@@ -210,7 +210,7 @@ class Actor:
             taken = ((), (), ())
         plus, minus, shards = totals
         self.seq += 1
-        header = Header(self.id, self.seq, self.base, int(self.exact))
+        header = FlushHeader(self.id, self.seq, self.base, int(self.exact))
         if not (taken[1] or taken[2] or self.tables[0].floored or self.sharded):
             chunk, command = increments(
                 self.registry, header, list(taken[0]), plus, self.tables[0].acknowledged, self.expiries
@@ -332,7 +332,7 @@ class Actor:
             self.tables[kind].refused[key] = text
         self.unknown = None
         if self.known_applied is not None:
-            for kind in (Kind.PLUS, Kind.MINUS):
+            for kind in (SlotKind.PLUS, SlotKind.MINUS):
                 self.known_applied[kind].update(chunk.applied(kind))
             if self.clean:
                 self._keep_applied(self.known_applied)
@@ -343,7 +343,7 @@ class Actor:
 
         (What it refused itself is not there any more: something else is in its place.)
         """
-        said_no = set[tuple[Kind, bytes]]().union(*(chunk.refused for chunk in self.sent.values()))
+        said_no = set[tuple[SlotKind, bytes]]().union(*(chunk.refused for chunk in self.sent.values()))
         for table in self.tables[:2] if not self.blurred else ():
             for key in table.refused:
                 if (table.kind, key) not in said_no and applied[table.kind].get(key):
@@ -361,7 +361,7 @@ class Actor:
             {key: total - done.get(key, 0) for key, total in table.total.items() if total > done.get(key, 0)}
             for table, done in zip(self.tables, applied, strict=False)
         )
-        return (plus, minus, dict(self.tables[Kind.SHARDS].total)), exact
+        return (plus, minus, dict(self.tables[SlotKind.SHARDS].total)), exact
 
     def leave_refused(self, rest: Totals) -> None:
         """Of what Redis has refused, nothing is left over that it had before: it may have that again.
@@ -369,9 +369,9 @@ class Actor:
         A fail-over may have taken back that something else was put in the counter's place.
         """
         chunks = self.sent.values()
-        for kind, key in set[tuple[Kind, bytes]]().union(*(chunk.refused for chunk in chunks)):
+        for kind, key in set[tuple[SlotKind, bytes]]().union(*(chunk.refused for chunk in chunks)):
             total, amount = self.tables[kind].total.get(key, 0), rest[kind].get(key, 0)
-            if amount and kind is not Kind.SHARDS:
+            if amount and kind is not SlotKind.SHARDS:
                 had = max(chunk.applied(kind).get(key, 0) for chunk in chunks)
                 rest[kind][key] = min(amount, total - had)
                 if total == had:
@@ -380,20 +380,20 @@ class Actor:
     def applied_as_of(self, seq: int) -> tuple[Applied, bool]:
         """Return the totals that Redis held when it had recorded ``seq``, and whether that is exact."""
         refused = self.suspects.union((table.kind, key) for table in self.tables for key in table.refused)
-        held = (self._applied(Kind.PLUS), self._applied(Kind.MINUS))
+        held = (self._applied(SlotKind.PLUS), self._applied(SlotKind.MINUS))
         found = self.sent.applied_as_of(seq, self.base, held, refused)
         if found is None:  # all that was ever sent counts as applied
             return (dict(self.tables[0].total), dict(self.tables[1].total)), False
         applied, exact = found
         return applied, exact and not self.blurred
 
-    def let_through(self, table: Table, key: bytes) -> bool:
+    def let_through(self, table: SlotTotals, key: bytes) -> bool:
         """The key may be sent, or was, without an answer: holding it back now would break what flush() promises."""
         if self.unknown is not None and key in self.unknown.totals[table.kind]:
             return True
         return key in table.dirty and key not in table.gated
 
-    def told_of(self, kind: Kind, key: bytes) -> int:
+    def told_of(self, kind: SlotKind, key: bytes) -> int:
         """Return the highest total that Redis may have been told of a slot."""
         if self.healing:  # acknowledgements are forgotten, and what they were for may be there
             return self.tables[kind].total.get(key, 0)
@@ -405,6 +405,6 @@ class Actor:
         plus, minus = ({key: self.told_of(t.kind, key) for key in t.total} for t in self.tables[:2])
         return plus, minus
 
-    def _applied(self, kind: Kind) -> dict[bytes, int]:
+    def _applied(self, kind: SlotKind) -> dict[bytes, int]:
         """Return what Redis held as of `base`: what is acknowledged, but for the time that all is told again."""
         return self.tables[kind].acknowledged if self.known_applied is None else self.known_applied[kind]

@@ -12,12 +12,12 @@ from redis_counters.protocol.wire.settings import Settings
 from redis_counters.protocol.write.actor import Actor, Phase
 from redis_counters.protocol.write.expiries import Expiries
 from redis_counters.protocol.write.flushes import Totals
-from redis_counters.protocol.write.slot_totals import Kind, Table
+from redis_counters.protocol.write.slot_totals import SlotKind, SlotTotals
 
 MOST_ACTORS = 8  # of a process in a bucket: where ending them takes long, no more are made
 
 
-class Bucket:
+class ActorSet:
     """Actors by age, the current one last."""
 
     __slots__ = (
@@ -68,7 +68,7 @@ class Bucket:
             for table, before in zip(actor.tables[:2], self.current.tables[:2], strict=True):
                 table.gated |= before.gated
         self.actors.append(actor)
-        self.tables: tuple[Table, Table, Table] = actor.tables
+        self.tables: tuple[SlotTotals, SlotTotals, SlotTotals] = actor.tables
         self.plus = (actor.tables[0].total, actor.tables[0].dirty)  # what an increment by one touches
         self.window_start, self.taken_before = now, 0
 
@@ -159,18 +159,18 @@ class Bucket:
             for key, amount in totals.items():
                 if key not in before.gated:
                     table.gated.discard(key)  # what was let through is not held back again
-                if table.kind is Kind.SHARDS:
+                if table.kind is SlotKind.SHARDS:
                     table.raise_to(key, amount)
                 else:
                     table.add(key, amount)
             table.must = table.end
 
 
-def _move_refused(before: Table, table: Table) -> None:
+def _move_refused(before: SlotTotals, table: SlotTotals) -> None:
     """What Redis refuses waits in the current actor, so that an older one can end. Nothing of it was ever applied."""
     for key in before.refused.keys() - before.dirty.keys():
         applied = before.acknowledged.get(key, 0)
-        if table.kind is Kind.SHARDS:
+        if table.kind is SlotKind.SHARDS:
             table.total[key] = max(before.total[key], table.total.get(key, 0))
         else:
             table.total[key] = table.total.get(key, 0) + before.total[key] - applied

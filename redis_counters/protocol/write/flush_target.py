@@ -9,7 +9,7 @@ from redis_counters.protocol.write.actor import Actor, Phase
 from redis_counters.protocol.write.writer import Writer
 
 
-class Goal:
+class FlushTarget:
     """All that was buffered when this was made; `reached` tells whether Redis has it.
 
     It is a position in each table's queue. What waits at a gate is passed over there; so if anything did, the goal

@@ -10,7 +10,7 @@ from redis_counters.protocol.wire.commands import Argument, Command, Script
 from redis_counters.protocol.wire.keys import index_of, shard_of
 from redis_counters.protocol.wire.replies import BadReply
 from redis_counters.protocol.write.expiries import Expiries
-from redis_counters.protocol.write.slot_totals import Kind, Table
+from redis_counters.protocol.write.slot_totals import SlotKind, SlotTotals
 
 Totals = tuple[dict[bytes, int], dict[bytes, int], dict[bytes, int]]
 
@@ -23,32 +23,32 @@ class Chunk:
 
     __slots__ = ("answered", "base", "items", "refused", "seq", "totals")
 
-    def __init__(self, seq: int, base: int, totals: Totals, items: Sequence[tuple[Kind, bytes]] | None) -> None:
+    def __init__(self, seq: int, base: int, totals: Totals, items: Sequence[tuple[SlotKind, bytes]] | None) -> None:
         self.seq = seq
         self.base = base
         self.totals = totals
         self.items = items
         self.answered = False  # with OK; else nobody knows
-        self.refused: set[tuple[Kind, bytes]] = set()  # what Redis has said no to, alone: nothing of it was applied
+        self.refused: set[tuple[SlotKind, bytes]] = set()  # what Redis has said no to, alone: nothing of it was applied
 
     def __len__(self) -> int:
         return sum(map(len, self.totals))
 
-    def applied(self, kind: Kind) -> dict[bytes, int]:
+    def applied(self, kind: SlotKind) -> dict[bytes, int]:
         """Return the totals of a kind but for those that were refused."""
         totals = self.totals[kind]
         return {k: v for k, v in totals.items() if (kind, k) not in self.refused} if self.refused else totals
 
-    def item(self, number: int) -> tuple[Kind, bytes]:
+    def item(self, number: int) -> tuple[SlotKind, bytes]:
         """Return the kind and key of an item, counted from 1 as the script does. Raises BadReply if there is none."""
         if not 1 <= number <= len(self):
             raise BadReply(f"item {number} of {len(self)}")
         if self.items is not None:
             return self.items[number - 1]
-        return Kind.PLUS, next(islice(self.totals[Kind.PLUS], number - 1, None))
+        return SlotKind.PLUS, next(islice(self.totals[SlotKind.PLUS], number - 1, None))
 
 
-class Header(NamedTuple):
+class FlushHeader(NamedTuple):
     """Who tells, which flush of his this is, and on which it rests: the script looks at this before it writes."""
 
     actor: bytes
@@ -59,7 +59,7 @@ class Header(NamedTuple):
 
 def increments(
     registry: bytes,
-    header: Header,
+    header: FlushHeader,
     keys: list[bytes],
     total: Mapping[bytes, int],
     acknowledged: Mapping[bytes, int],
@@ -79,14 +79,14 @@ def increments(
 
 
 def mixed(
-    registry: bytes, header: Header, totals: Totals, tables: Sequence[Table], expiries: Expiries
+    registry: bytes, header: FlushHeader, totals: Totals, tables: Sequence[SlotTotals], expiries: Expiries
 ) -> tuple[Chunk, Command]:
     """Return a flush with decrements, floors or numbers of shards among its items."""
-    items: list[tuple[Kind, bytes]] = []
+    items: list[tuple[SlotKind, bytes]] = []
     values: list[Argument] = []
     counts: list[int] = []
 
-    def group(kind: Kind, wanted: Callable[[bytes, Table], bool], *, floors: bool = False) -> None:
+    def group(kind: SlotKind, wanted: Callable[[bytes, SlotTotals], bool], *, floors: bool = False) -> None:
         table, count = tables[kind], 0
         for key, total in totals[kind].items():
             if wanted(key, table):
@@ -98,9 +98,9 @@ def mixed(
         counts.append(count)
 
     for wanted, floors in ((_fresh, False), (_known, False), (_floored, True)):
-        for kind in (Kind.PLUS, Kind.MINUS):
+        for kind in (SlotKind.PLUS, SlotKind.MINUS):
             group(kind, wanted, floors=floors)
-    group(Kind.SHARDS, lambda _key, _table: True)
+    group(SlotKind.SHARDS, lambda _key, _table: True)
     chunk = Chunk(header.seq, header.base, totals, items)
     return chunk, _merge(registry, [key for _, key in items], (*header, *counts), values, expiries)
 
@@ -119,13 +119,13 @@ def _merge(
 # before anything is written.
 
 
-def _fresh(key: bytes, table: Table) -> bool:
+def _fresh(key: bytes, table: SlotTotals) -> bool:
     return key not in table.acknowledged and shard_of(key) == 0
 
 
-def _known(key: bytes, table: Table) -> bool:
+def _known(key: bytes, table: SlotTotals) -> bool:
     return key in table.acknowledged and key not in table.floored
 
 
-def _floored(key: bytes, table: Table) -> bool:
+def _floored(key: bytes, table: SlotTotals) -> bool:
     return key in table.floored if key in table.acknowledged else shard_of(key) > 0

@@ -9,7 +9,7 @@ fail-over is exact, which tells of any that did.
 from __future__ import annotations
 
 from redis_counters.protocol.write.flushes import Chunk
-from redis_counters.protocol.write.slot_totals import Kind
+from redis_counters.protocol.write.slot_totals import SlotKind
 
 MOST_UNANSWERED = 64  # flushes that got no answer and are remembered all the same
 # Slot values remembered of answered flushes, to know how far an actor got that was folded behind us.
@@ -57,7 +57,7 @@ class History(dict[int, Chunk]):
         return chain, True
 
     def applied_as_of(
-        self, seq: int, base: int, held: Applied, suspects: frozenset[tuple[Kind, bytes]]
+        self, seq: int, base: int, held: Applied, suspects: frozenset[tuple[SlotKind, bytes]]
     ) -> tuple[Applied, bool] | None:
         """Return the totals that Redis held when it had recorded ``seq``, and whether that is exact.
 
@@ -74,7 +74,7 @@ class History(dict[int, Chunk]):
         kept, kept_complete = self.chain(common)
         applied = (dict(held[0]), dict(held[1]))
         suspects = suspects.union(*(chunk.refused for chunk in self.values()))
-        for kind in (Kind.PLUS, Kind.MINUS):
+        for kind in (SlotKind.PLUS, SlotKind.MINUS):
             for s in old:
                 if s <= common:
                     continue

@@ -8,19 +8,19 @@ from redis_counters.errors import Overflow, Refused, quoted
 from redis_counters.protocol.wire.keys import name_of, shard_of
 from redis_counters.protocol.wire.refusals import refusal
 from redis_counters.protocol.wire.values import name_shown
-from redis_counters.protocol.write.accumulator import Intake
+from redis_counters.protocol.write.accumulator import Accumulator
 from redis_counters.protocol.write.actor import Actor
-from redis_counters.protocol.write.slot_totals import Kind, Table
+from redis_counters.protocol.write.slot_totals import SlotKind, SlotTotals
 
 
-class Outstanding(Intake):
+class Outstanding(Accumulator):
     """What was counted, on its way or held back."""
 
     def actors(self) -> Iterator[Actor]:
         for bucket in self.buckets:
             yield from bucket.actors
 
-    def _tables(self) -> Iterator[Table]:
+    def _tables(self) -> Iterator[SlotTotals]:
         for actor in self.actors():
             yield from actor.tables
 
@@ -68,7 +68,7 @@ class Outstanding(Intake):
                 refused, table.refused = table.refused, {}
                 for key in refused:
                     shard = shard_of(key)
-                    if gates is not None and shard and table.kind is not Kind.SHARDS:
+                    if gates is not None and shard and table.kind is not SlotKind.SHARDS:
                         name = name_of(key)
                         gates.publish(name, max(self.shards.of(name), shard + 1), actor.bucket, key)
                     if key not in table.gated:

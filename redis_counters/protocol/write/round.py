@@ -20,32 +20,32 @@ from redis_counters.protocol.write.writer import Request, Writer
 WINDOW = 6  # commands on their way: with fewer the server waits now and then, more gains nothing
 
 
-class Send(NamedTuple):
+class SendStep(NamedTuple):
     """Send a command; with ``text``, the script's text instead of its hash (EVAL loads it for the next time)."""
 
     command: Command
     text: bool = False
 
 
-class Receive:
+class ReceiveStep:
     """Wait for the next answer: a value, an `ErrorReply`, or a `NoAnswer`."""
 
 
-RECEIVE = Receive()
+RECEIVE = ReceiveStep()
 
 
-class Record(NamedTuple):
+class RecordStep(NamedTuple):
     """Keep in the journal what changed (only of a writer that has one). The answer: whether that went well."""
 
     recorder: Recorder
 
 
-Steps = Generator[Send | Receive | Record, object, None]
+Steps = Generator[SendStep | ReceiveStep | RecordStep, object, None]
 
 TELLING = (Script.SLOTS_MERGE, Script.SLOTS_FOLD)  # what the journal has to know of first
 
 
-def flush_round(writer: Writer, clock: Callable[[], float]) -> Steps:
+def run_flush(writer: Writer, clock: Callable[[], float]) -> Steps:
     """Send what there is, until nothing is left that can be sent; failed buckets wait for the next round.
 
     A script that Redis does not know is repaired alone: of the commands on their way only those that did not run are
@@ -81,11 +81,11 @@ def _send_all(writer: Writer, clock: Callable[[], float]) -> Steps:
             ):
                 in_flight.append(request)
                 if recorder is not None and request.command.script in TELLING:
-                    recorded = yield Record(recorder)
+                    recorded = yield RecordStep(recorder)
                     if not recorded and recorder.holds(request.actor):
                         writer.unrecorded(in_flight.pop())
                         continue
-                yield Send(request.command)
+                yield SendStep(request.command)
             if not in_flight:
                 if denied:
                     names = yield from _denied([request.command for request, _raw in denied])
@@ -100,7 +100,7 @@ def _send_all(writer: Writer, clock: Callable[[], float]) -> Steps:
             request = in_flight.popleft()
             if isinstance(raw, ErrorReply) and raw.code == "NOSCRIPT":
                 in_flight.append(request)
-                yield Send(request.command, text=True)
+                yield SendStep(request.command, text=True)
             elif isinstance(raw, NoAnswer):
                 writer.lost(request, raw.error)
             elif request.command.script is not None and lacks_name(raw):
@@ -108,10 +108,10 @@ def _send_all(writer: Writer, clock: Callable[[], float]) -> Steps:
             else:
                 writer.answered(request, raw, clock())
         if recorder is not None:  # what was acknowledged, so that a restart need not tell it again
-            yield Record(recorder)
+            yield RecordStep(recorder)
         command = writer.confirmation()
         if command is not None:
-            yield Send(command)
+            yield SendStep(command)
             writer.answered_confirmation((yield RECEIVE))
     finally:
         for request in (*in_flight, *(request for request, _raw in denied)):
@@ -121,10 +121,10 @@ def _send_all(writer: Writer, clock: Callable[[], float]) -> Steps:
 def _settle(writer: Writer, clock: Callable[[], float]) -> Steps:
     settings = writer.settings
     command = open_namespace(settings, writer.keys.buckets if writer.keys is not None else settings.buckets)
-    yield Send(command)
+    yield SendStep(command)
     raw = yield RECEIVE
     if isinstance(raw, ErrorReply) and raw.code == "NOSCRIPT":
-        yield Send(command, text=True)
+        yield SendStep(command, text=True)
         raw = yield RECEIVE
     if isinstance(raw, NoAnswer):
         raise raw.error
@@ -133,15 +133,15 @@ def _settle(writer: Writer, clock: Callable[[], float]) -> Steps:
     writer.settle(opened_keys(raw, settings), clock())
     if not writer.memory_seen:
         writer.memory_seen = True  # once, whatever becomes of it: some proxies hang up on what they do not know
-        yield Send(Command(None, (), (b"memory",), b"INFO", command.keys[0]))
+        yield SendStep(Command(None, (), (b"memory",), b"INFO", command.keys[0]))
         writer.see_memory((yield RECEIVE))
 
 
-def _denied(commands: Sequence[Command]) -> Generator[Send | Receive, object, list[str]]:
+def _denied(commands: Sequence[Command]) -> Generator[SendStep | ReceiveStep, object, list[str]]:
     """Return the names of the commands that the user may not run, of those that these scripts call."""
     tried = trials(commands)
     answers = []
     for trial in tried:
-        yield Send(trial)
+        yield SendStep(trial)
         answers.append((yield RECEIVE))
     return denied_of(tried, answers)

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from redis_counters.protocol.wire.keys import KeySpace, name_of, shard_of
-from redis_counters.protocol.write.actor_set import Bucket
-from redis_counters.protocol.write.slot_totals import Kind
+from redis_counters.protocol.write.actor_set import ActorSet
+from redis_counters.protocol.write.slot_totals import SlotKind
 
 
-class Gates:
+class ShardPublication:
     """What waits for the publication of a number of shards."""
 
-    def __init__(self, keys: KeySpace, buckets: Sequence[Bucket]) -> None:
+    def __init__(self, keys: KeySpace, buckets: Sequence[ActorSet]) -> None:
         self.keys = keys
         self.buckets = buckets
         self.waiting: dict[bytes, set[tuple[int, bytes]]] = {}  # shard 0's key -> (bucket, key) of what waits for it
@@ -27,7 +27,7 @@ class Gates:
     def tell(self, name: bytes, shards: int) -> None:
         """Shard 0 will say that there are so many."""
         bucket0, key0 = self.keys.shard_key(name, 0)
-        table0 = self.buckets[bucket0].tables[Kind.SHARDS]
+        table0 = self.buckets[bucket0].tables[SlotKind.SHARDS]
         if table0.total.get(key0, 0) < shards or key0 in table0.refused:
             table0.raise_to(key0, shards)
 
@@ -36,7 +36,7 @@ class Gates:
         for actor in self.buckets[bucket].actors:
             actor.sharded = True
         bucket0, key0 = self.keys.shard_key(name, 0)
-        table0 = self.buckets[bucket0].tables[Kind.SHARDS]
+        table0 = self.buckets[bucket0].tables[SlotKind.SHARDS]
         if table0.acknowledged.get(key0, 0) >= shards:
             return False
         self.tell(name, shards)
@@ -53,7 +53,7 @@ class Gates:
         """A shard was deleted by hand, so perhaps with it shard 0, which told of it."""
         name = name_of(key)
         bucket0, key0 = self.keys.shard_key(name, 0)
-        table0 = self.buckets[bucket0].tables[Kind.SHARDS]
+        table0 = self.buckets[bucket0].tables[SlotKind.SHARDS]
         table0.acknowledged.pop(key0, None)
         table0.raise_to(key0, shard_of(key) + 1)  # (tells the journal, too)
         self.again.add(key0)

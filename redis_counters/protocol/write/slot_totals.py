@@ -13,7 +13,7 @@ from itertools import islice
 ALL = 2**62  # a position behind every other
 
 
-class Kind(IntEnum):
+class SlotKind(IntEnum):
     """What a table's totals mean. All of them only grow, and Redis takes their maximum."""
 
     PLUS = 0  # cumulative increments
@@ -24,7 +24,7 @@ class Kind(IntEnum):
 SIGNS = (b"+", b"-")  # what the fields of slots end with, by kind
 
 
-class Table:
+class SlotTotals:
     """Totals by shard key. `dirty` is first in, first out, so that a flush can tell when it has passed a point."""
 
     __slots__ = (
@@ -43,7 +43,7 @@ class Table:
         "total",
     )
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: SlotKind) -> None:
         self.kind = kind
         self.total: dict[bytes, int] = {}
         self.acknowledged: dict[bytes, int] = {}

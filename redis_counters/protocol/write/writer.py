@@ -24,8 +24,8 @@ from redis_counters.protocol.write.buffer import Buffer
 from redis_counters.protocol.write.frequent import Frequent
 from redis_counters.protocol.write.looks import Looks, holds
 from redis_counters.protocol.write.outstanding import Outstanding
-from redis_counters.protocol.write.shard_publication import Gates
-from redis_counters.protocol.write.slot_totals import ALL, Kind
+from redis_counters.protocol.write.shard_publication import ShardPublication
+from redis_counters.protocol.write.slot_totals import ALL, SlotKind
 
 _POLICY = re.compile(rb"maxmemory_policy:([\w-]+)")
 
@@ -114,7 +114,7 @@ class Writer(Outstanding):
         if gates is not None:
             for key0 in list(gates.waiting):
                 bucket0, _ = gates.keys.shard_key(name_of(key0), 0)
-                told = self.buckets[bucket0].tables[Kind.SHARDS].acknowledged.get(key0, 0)
+                told = self.buckets[bucket0].tables[SlotKind.SHARDS].acknowledged.get(key0, 0)
                 if told:
                     gates.answered(key0, told, None)
         self.torn = False
@@ -228,12 +228,12 @@ class Writer(Outstanding):
         self.full = self.full and self.waiting() >= self.settings.max_pending
         if self.shards.growing:
             self.frequent.flushed(chunk.totals)
-        for key0, shards in chunk.totals[Kind.SHARDS].items():
-            gates.answered(key0, shards, actor.tables[Kind.SHARDS].refused.get(key0))
+        for key0, shards in chunk.totals[SlotKind.SHARDS].items():
+            gates.answered(key0, shards, actor.tables[SlotKind.SHARDS].refused.get(key0))
         for table in actor.tables:
             self.errors.extend(refusal(k, table.refused[k]) for k in actor.refused_now if k in table.refused)
 
-    def _unseal(self, actor: Actor, key: bytes, id: bytes, gates: Gates) -> None:
+    def _unseal(self, actor: Actor, key: bytes, id: bytes, gates: ShardPublication) -> None:
         """The shard takes no counts, for its counter was given fewer: shard 0 is told of it, then it is unsealed."""
         bucket0, key0 = gates.keys.shard_key(name_of(key), 0)
         actor.sealed[key] = Sealed(id, gates.keys.registries[bucket0], key0, shard_of(key) + 1)

@@ -16,7 +16,7 @@ from redis_counters.protocol.read.sums import added_up
 from redis_counters.protocol.wire.commands import Command, ErrorReply, Script
 from redis_counters.protocol.wire.keys import KeySpace, name_of, shard_of
 from redis_counters.protocol.wire.settings import make_settings
-from redis_counters.protocol.write.round import Record, Send
+from redis_counters.protocol.write.round import RecordStep, SendStep
 from tests.simulation.hashes import Value
 from tests.simulation.plan import BUCKETS, WINDOW
 from tests.simulation.regions.sorted_sets import RegionalDatabase, SortedSet
@@ -176,11 +176,11 @@ class Region:
                 step = steps.send(answer)
             except StopIteration:
                 break
-            if isinstance(step, Send):
+            if isinstance(step, SendStep):
                 answers.append(self.run(step.command))
                 answer = None
             else:
-                assert not isinstance(step, Record)
+                assert not isinstance(step, RecordStep)
                 answer = answers.popleft()
         else:
             raise AssertionError("a round has no end")

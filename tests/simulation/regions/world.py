@@ -9,15 +9,15 @@ from typing import Any
 from redis_counters.crdt.regional import RegionalShard
 from redis_counters.errors import CounterError, Unavailable
 from redis_counters.protocol.exchange.asks import Ask
-from redis_counters.protocol.exchange.bucket import Bucket
+from redis_counters.protocol.exchange.bucket import BucketSync
 from redis_counters.protocol.exchange.comparing import Comparison
 from redis_counters.protocol.exchange.joining import join
 from redis_counters.protocol.exchange.members import EVICTED, Member, agree, look, record, settle
+from redis_counters.protocol.exchange.metrics import SyncMetrics
 from redis_counters.protocol.exchange.pace import Pace
 from redis_counters.protocol.exchange.pull import pull
 from redis_counters.protocol.exchange.returning import admit, evict, forget_others
 from redis_counters.protocol.exchange.route import Route
-from redis_counters.protocol.exchange.tally import Tally
 from redis_counters.protocol.exchange.tidying import tidy
 from redis_counters.protocol.wire.commands import Command, ErrorReply, NoAnswer, Script
 from redis_counters.protocol.wire.durability import Durability
@@ -72,7 +72,7 @@ class World:
         ]
         self.going: list[Going] = []
         self.late: list[tuple[Region, Command]] = []
-        self.buckets: dict[tuple[int, int, int], Bucket] = {}  # what exchanges know, by source, destination, bucket
+        self.buckets: dict[tuple[int, int, int], BucketSync] = {}  # what exchanges know, by source, destination, bucket
         self.evicted: set[int] = set()
         self.happened: Counter[str] = Counter()
         self._join()
@@ -146,10 +146,10 @@ class World:
         known = [region.name for region in self.regions]
         return Route(one.name, other.name, one.space, (known, known), self.durability)
 
-    def bucket(self, source: int, destination: int, number: int) -> Bucket:
+    def bucket(self, source: int, destination: int, number: int) -> BucketSync:
         key = (source, destination, number)
         if key not in self.buckets:
-            self.buckets[key] = Bucket(number, Pace(0.2, self.now))
+            self.buckets[key] = BucketSync(number, Pace(0.2, self.now))
         return self.buckets[key]
 
     def forget(self) -> None:
@@ -174,17 +174,17 @@ class World:
         return self.evicted.isdisjoint(regions)
 
     def pull(self, source: int, destination: int, number: int) -> Going:
-        asks = pull(self.route(source, destination), self.bucket(source, destination, number), Tally(), self.now)
+        asks = pull(self.route(source, destination), self.bucket(source, destination, number), SyncMetrics(), self.now)
         return Going(asks, (self.regions[source], self.regions[destination]))
 
     def tidy(self, source: int, destination: int, number: int) -> Going:
         route, bucket = self.route(source, destination), self.bucket(source, destination, number)
-        asks = tidy(route, bucket, Tally(), self.now, both=self.linked(destination, source))
+        asks = tidy(route, bucket, SyncMetrics(), self.now, both=self.linked(destination, source))
         return Going(asks if bucket.floored else _nothing(), (self.regions[source], self.regions[destination]))
 
     def compare(self, source: int, destination: int, number: int) -> Going:
         comparison = Comparison(self.route(source, destination), number, both=True)
-        return Going(comparison.whole(Tally()), (self.regions[source], self.regions[destination]))
+        return Going(comparison.whole(SyncMetrics()), (self.regions[source], self.regions[destination]))
 
     def go(self, going: Going, fates: Iterator[str]) -> None:
         """The piece goes on, command by command, each with a fate, until it is over, broken off, or waits."""

@@ -10,7 +10,7 @@ from redis_counters.protocol.wire.refusals import refusal
 MOST_REFUSALS = 100  # that wait to be told of
 
 
-class Tally:
+class SyncMetrics:
     """Counts since the exchange was made; one writer, and readers who may be a little late."""
 
     def __init__(self) -> None:
