@@ -21,10 +21,10 @@ from redis_counters.protocol.wire.durability import Durability
 from redis_counters.protocol.wire.keys import CLUSTER_BUCKETS
 from redis_counters.protocol.wire.options import DEFAULTS, Options, check_names
 from redis_counters.protocol.wire.settings import make_settings
+from redis_counters.protocol.wire.shard_counts import Auto
 from redis_counters.protocol.wire.values import N, Name, name_bytes, name_shown, signed_amount, unsigned_amount
 from redis_counters.protocol.write.buffer import Buffer
 from redis_counters.protocol.write.expiries import Expiry, Moment
-from redis_counters.protocol.write.shard_counts import Auto
 
 R = TypeVar("R", bound=Refused)
 

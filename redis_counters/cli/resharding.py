@@ -22,7 +22,7 @@ from redis_counters.protocol.wire.commands import pieces
 from redis_counters.protocol.wire.keys import KeySpace
 from redis_counters.protocol.wire.namespace import open_namespace, opened_keys
 from redis_counters.protocol.wire.settings import make_settings
-from redis_counters.protocol.write.shard_counts import MOST_SHARDS
+from redis_counters.protocol.wire.shard_counts import MOST_SHARDS
 
 COLUMNS = ["counter", "shards", "what"]
 AT_A_TIME = 1_000  # names between two looks at the progress

@@ -12,12 +12,12 @@ from redis_counters.protocol.read.fetch import Reads
 from redis_counters.protocol.stats import Stats
 from redis_counters.protocol.upkeep.schedule import Housekeeping
 from redis_counters.protocol.wire.settings import Settings
+from redis_counters.protocol.wire.shard_counts import AUTO, Auto, check_shards
 from redis_counters.protocol.wire.values import Name, name_bytes, signed_amount
 from redis_counters.protocol.write.buffer import Buffer
 from redis_counters.protocol.write.expiries import Expiries, Expiry, Moment, future_milliseconds
 from redis_counters.protocol.write.flush_target import FlushTarget
 from redis_counters.protocol.write.round import Steps, run_flush
-from redis_counters.protocol.write.shard_counts import AUTO, Auto, check_shards
 from redis_counters.protocol.write.writer import Writer
 
 MOST_BUFFERED = 50_000  # increments that may lie in the buffer while a round takes longer than the interval

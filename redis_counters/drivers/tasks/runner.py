@@ -31,9 +31,9 @@ from redis_counters.drivers.transport import AwaitedTransport
 from redis_counters.errors import CounterError, Refused, UsageError, quoted
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.stats import Stats
+from redis_counters.protocol.wire.shard_counts import Auto
 from redis_counters.protocol.wire.values import Name
 from redis_counters.protocol.write.expiries import Expiry, Moment
-from redis_counters.protocol.write.shard_counts import Auto
 
 STATS_TIMEOUT = 10.0  # seconds that stats() in another thread waits for the loop
 

@@ -33,9 +33,9 @@ from redis_counters.errors import CounterError, Refused
 from redis_counters.events import log
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.stats import Stats
+from redis_counters.protocol.wire.shard_counts import Auto
 from redis_counters.protocol.wire.values import Name
 from redis_counters.protocol.write.expiries import Expiry, Moment
-from redis_counters.protocol.write.shard_counts import Auto
 
 LEAST_ROUND = 0.5  # seconds that a round of a caller may take at least, however little time there is
 OURS = "redis-counters"  # how the names of this library's threads begin

@@ -19,7 +19,7 @@ from redis_counters.protocol.wire.keys import KeySpace
 from redis_counters.protocol.wire.namespace import look_up_namespace, open_namespace, opened_keys
 from redis_counters.protocol.wire.refusals import IN_A_CLUSTER, error_for
 from redis_counters.protocol.wire.replies import Reply
-from redis_counters.protocol.write.shard_counts import MOST_SHARDS
+from redis_counters.protocol.wire.shard_counts import MOST_SHARDS
 
 T = TypeVar("T")
 Steps = Generator[list[Command], list[object], T]

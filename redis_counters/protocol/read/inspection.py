@@ -17,9 +17,9 @@ from redis_counters.protocol.wire.marks import seen_field
 from redis_counters.protocol.wire.namespace import look_up_namespace
 from redis_counters.protocol.wire.refusals import MOST_TOLD, of_shard
 from redis_counters.protocol.wire.registry import is_actor, milliseconds_of, record_of, time
+from redis_counters.protocol.wire.shard_counts import check_told
 from redis_counters.protocol.wire.shard_fields import pairs_of
 from redis_counters.protocol.wire.values import Name, name_bytes, name_shown
-from redis_counters.protocol.write.shard_counts import check_told
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,8 +33,8 @@ from redis_counters.protocol.wire.keys import KeySpace
 from redis_counters.protocol.wire.namespace import look_up_namespace
 from redis_counters.protocol.wire.refusals import of_counter, of_shard, raise_refused
 from redis_counters.protocol.wire.replies import BadReply
+from redis_counters.protocol.wire.shard_counts import check_told
 from redis_counters.protocol.wire.shard_fields import pairs_of
-from redis_counters.protocol.write.shard_counts import check_told
 from redis_counters.protocol.write.writer import Writer
 
 E = TypeVar("E", bound=CounterError)

@@ -9,8 +9,8 @@ from redis_counters.crdt.field_sums import tally
 from redis_counters.crdt.shard_copies import Copies, beyond, copies_in
 from redis_counters.errors import WrongType, quoted
 from redis_counters.protocol.wire.replies import BadReply
+from redis_counters.protocol.wire.shard_counts import check_told
 from redis_counters.protocol.wire.shard_fields import pairs_of
-from redis_counters.protocol.write.shard_counts import check_told
 
 MOST_KEPT = 4_000_000  # bytes, about, of fields that are kept; 1,000 names of nine fields take a quarter of it
 LONGEST = 40_000  # the same of one name

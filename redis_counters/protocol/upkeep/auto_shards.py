@@ -23,10 +23,10 @@ from redis_counters.protocol.wire.answers import list_of
 from redis_counters.protocol.wire.commands import Command, hmget
 from redis_counters.protocol.wire.keys import KeySpace
 from redis_counters.protocol.wire.registry import is_actor
+from redis_counters.protocol.wire.shard_counts import MOST_SHARDS, check_told
 from redis_counters.protocol.wire.shard_fields import ask_for, pairs_of
 from redis_counters.protocol.wire.values import name_shown
 from redis_counters.protocol.write.frequent import PERIOD
-from redis_counters.protocol.write.shard_counts import MOST_SHARDS, check_told
 from redis_counters.protocol.write.writer import Writer
 
 WINDOWS = 4  # between the looks of one measurement: a rate that lasts for one of them only is no reason

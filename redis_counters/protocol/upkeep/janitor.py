@@ -2,8 +2,9 @@
 
 Two generators do it: `one_pass` over a whole namespace, and `repair` of shards that a read found crowded. Each yields
 lists of commands, is sent the lists of their answers, and writes what it has done into a `JanitorReport`. A step is
-small, so that the server is never held up. A generator may be dropped at any step, and any number of them may run at once: every
-script looks at the records itself, so nothing here needs to be up to date. What one left undone the next one finds.
+small, so that the server is never held up. A generator may be dropped at any step, and any number of them may run at
+once: every script looks at the records itself, so nothing here needs to be up to date. What one left undone the next
+one finds.
 
     steps = one_pass(keys, upkeep, report)
     commands = next(steps)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, get_args
 
-from redis_counters.protocol.write.shard_counts import Auto
+from redis_counters.protocol.wire.shard_counts import Auto
 
 if TYPE_CHECKING:
     import os

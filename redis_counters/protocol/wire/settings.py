@@ -11,7 +11,7 @@ from redis_counters.protocol.wire.durability import Durability, check_durability
 from redis_counters.protocol.wire.keys import DEFAULT_BUCKETS, MOST_BUCKETS, namespace_bytes
 from redis_counters.protocol.wire.options import DEFAULTS, JOURNAL_MODES, ON_FULL, Options, check_names
 from redis_counters.protocol.wire.region_names import check_name
-from redis_counters.protocol.write.shard_counts import Auto, Shards
+from redis_counters.protocol.wire.shard_counts import Auto, Shards
 
 MAX_BATCH = 2_000  # a script blocks the others: this many counters take a few milliseconds
 

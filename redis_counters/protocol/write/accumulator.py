@@ -10,10 +10,10 @@ from redis_counters.crdt.field_sums import INT64_MAX
 from redis_counters.errors import SchemaMismatch
 from redis_counters.protocol.wire.keys import KeySpace, name_of
 from redis_counters.protocol.wire.settings import Settings
+from redis_counters.protocol.wire.shard_counts import Shards
 from redis_counters.protocol.write.actor_set import ActorSet
 from redis_counters.protocol.write.buffer import Buffer
 from redis_counters.protocol.write.expiries import Expiries
-from redis_counters.protocol.write.shard_counts import Shards
 from redis_counters.protocol.write.shard_publication import ShardPublication
 from redis_counters.protocol.write.slot_totals import SlotKind, SlotTotals
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from redis_counters.protocol.wire.keys import name_of
+from redis_counters.protocol.wire.shard_counts import Shards
 from redis_counters.protocol.write.flushes import Totals
-from redis_counters.protocol.write.shard_counts import Shards
 
 PERIOD = 2.0  # seconds between looks, about
 MOST_WATCHED = 20  # counters that are looked at in a period
