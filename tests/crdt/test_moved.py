@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redis_counters.crdt.field_sums import tally
 from redis_counters.crdt.shard_copies import beyond, copies_in, copy_name, is_copy
+from redis_counters.crdt.sum_fields import sum_fields
 
 COUNT = st.integers(0, 2**70)
 
@@ -26,7 +26,7 @@ def test_both_together_are_the_maximum(plus: int, minus: int, copied_plus: int, 
     """Per sign, if it is a copy of this very key; else their sum."""
     copies = copies_in([(b"s.2.g.1+", b"%d" % copied_plus), (b"s.2.g.1-", b"%d" % copied_minus), (b"+", b"9")])
     assert copies == {b"s.2.g.1": (copied_plus, copied_minus)}
-    counted, _ = tally([(b"s.2.g.1+", b"%d" % copied_plus), (b"s.2.g.1-", b"%d" % copied_minus)])
+    counted, _ = sum_fields([(b"s.2.g.1+", b"%d" % copied_plus), (b"s.2.g.1-", b"%d" % copied_minus)])
     shard = [(b"d", b"g.1" if same else b"g.2"), (b"+", b"%d" % plus), (b"-", b"%d" % minus), (b"k", b"4")]
     both = counted + beyond(shard, 2, copies)
     if same:
@@ -39,7 +39,7 @@ def test_both_together_are_the_maximum(plus: int, minus: int, copied_plus: int, 
 @given(COUNT, COUNT)
 def test_slots_and_floors_are_counted(total: int, floor: int) -> None:
     shard = [(b"g.1.own+", b"%d" % (total + floor)), (b"~g.1.own+", b"%d" % floor), (b"x@y+", b"junk"), (b"", b"")]
-    assert beyond(shard, 1, {}) == tally(shard)[0] == total
+    assert beyond(shard, 1, {}) == sum_fields(shard)[0] == total
 
 
 @pytest.mark.parametrize("raw", [b"", b"x", b"-1", b"1.0"])

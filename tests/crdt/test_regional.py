@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redis_counters.crdt.field_sums import tally
 from redis_counters.crdt.regional import RegionalShard, as_text, parse_fields, parse_text
 from redis_counters.crdt.shard_copies import beyond
 from redis_counters.crdt.slotmap import SlotMap, format_fields
+from redis_counters.crdt.sum_fields import sum_fields
 
 from .test_slotmap import slot_maps
 
@@ -47,7 +47,7 @@ def test_a_read_counts_what_the_type_counts(
     for place, entry in [*others.items(), *((b"/" + dot, entry) for dot, entry in own.items())]:
         fields |= _fields(place, entry)
     state = parse_fields(fields, b"here")
-    assert tally(fields.items())[0] == state.value == beyond(fields.items(), 3, {})
+    assert sum_fields(fields.items())[0] == state.value == beyond(fields.items(), 3, {})
     assert sum(state.values().values()) == state.value
     live = b"here/" + (shard.dot or b"")
     copy = own.get(shard.dot or b"", (0, 0, 0, 0))
@@ -86,14 +86,14 @@ def test_the_words_of_the_text() -> None:
 
 def test_other_fields_with_an_at_are_left_for_later() -> None:
     fields = {b"d": b"0", b"+": b"5", b"x@y+": b"junk", b"@us/0": b"junk", b"@us+": b"junk", b"~@x": b"junk"}
-    assert tally(fields.items()) == (5, 1)
+    assert sum_fields(fields.items()) == (5, 1)
     assert parse_fields(fields).value == 5
 
 
 @pytest.mark.parametrize("name", [b"@us/0+", b"~@us/0-", b"@/0+"])
 @pytest.mark.parametrize("raw", [b"", b"x", b"-1", b"1.0"])
 def test_what_is_no_count_is_told(name: bytes, raw: bytes) -> None:
-    for read in (lambda fields: tally(fields.items()), parse_fields, lambda fields: beyond(fields.items(), 1, {})):
+    for read in (lambda fields: sum_fields(fields.items()), parse_fields, lambda fields: beyond(fields.items(), 1, {})):
         with pytest.raises(ValueError, match="field"):
             read({b"d": b"0", name: raw})
 

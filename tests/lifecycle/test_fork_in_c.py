@@ -1,6 +1,6 @@
 """Forked without Python's hooks, as uWSGI does it: whatever a child does first, it begins anew before it does it.
 
-Where the kernel wipes no page (see `signs`) the first increments of a child cannot be told from its parent's.
+Where the kernel wipes no page (see `wiped_page`) the first increments of a child cannot be told from its parent's.
 """
 
 from __future__ import annotations

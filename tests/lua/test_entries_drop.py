@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 
-from redis_counters.crdt.field_sums import tally
+from redis_counters.crdt.sum_fields import sum_fields
 from redis_counters.drivers import lua_files
 from redis_counters.protocol.wire.commands import Script
 from tests.lua.calls import INDEX, REGISTRY, Answer, Bucket, key
@@ -40,10 +40,10 @@ def test_an_entry_that_is_all_floor_is_dropped_once_all_have_heard_of_it(bucket:
     heard(bucket)
     assert dropped(bucket, A, peers=(PEER, OTHER)) == 0
     heard(bucket, OTHER)
-    before = tally(bucket.fields(A).items()), digest(bucket, A)
+    before = sum_fields(bucket.fields(A).items()), digest(bucket, A)
     assert dropped(bucket, A, peers=(PEER, OTHER)) == 1
     assert bucket.fields(A) == {b"d": b"gen00.0"}
-    assert (tally(bucket.fields(A).items()), digest(bucket, A)) == before
+    assert (sum_fields(bucket.fields(A).items()), digest(bucket, A)) == before
     assert dropped(bucket, A, peers=(PEER, OTHER)) == 0
 
 
@@ -63,10 +63,10 @@ def test_what_counts_is_not(bucket: Bucket) -> None:
     join(bucket)
     repair(bucket, (A, b"0 0 us/g.0,5,2,5 us/g.1,5 us/g.2,5,2,4,2 us/g.3,5,2,5,2 ap/g.1,0,1"))
     heard(bucket)
-    before = tally(bucket.fields(A).items())
+    before = sum_fields(bucket.fields(A).items())
     assert dropped(bucket, A) == 1
     assert set(bucket.fields(A)) & {b"@us/g.3+", b"@us/g.3-", b"~@us/g.3+", b"~@us/g.3-"} == set()
-    assert tally(bucket.fields(A).items()) == before
+    assert sum_fields(bucket.fields(A).items()) == before
     assert len(bucket.fields(A)) == 1 + 3 + 1 + 4 + 1
 
 
@@ -81,7 +81,7 @@ def test_the_live_dot_stays(bucket: Bucket) -> None:
     repair(bucket, (A, b"0 0 eu/gen00.0,9,0,9"))
     heard(bucket)
     assert dropped(bucket, A) == 0
-    assert tally(bucket.fields(A).items())[0] == 0
+    assert sum_fields(bucket.fields(A).items())[0] == 0
 
 
 def test_those_of_a_region_that_may_come_back_stay(bucket: Bucket) -> None:

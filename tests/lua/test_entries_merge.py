@@ -9,8 +9,8 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from redis_counters.crdt.field_sums import tally
 from redis_counters.crdt.regional import RegionalShard, parse_fields, parse_text
+from redis_counters.crdt.sum_fields import sum_fields
 from redis_counters.drivers import lua_files
 from redis_counters.protocol.wire.commands import Script
 from tests.crdt.test_regional import texts
@@ -29,7 +29,7 @@ def state(bucket: Bucket, shard: bytes = A) -> RegionalShard:
 
 
 def value(bucket: Bucket, shard: bytes = A) -> int:
-    return tally(bucket.fields(shard).items())[0]
+    return sum_fields(bucket.fields(shard).items())[0]
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import redis
 
-from redis_counters.crdt.field_sums import tally
 from redis_counters.crdt.regional import RegionalShard, parse_fields
+from redis_counters.crdt.sum_fields import sum_fields
 from tests.lua import regions
 from tests.lua.calls import INDEX, REGISTRY, Bucket, key
 from tests.lua.scenarios import denied
@@ -19,7 +19,7 @@ def state(bucket: Bucket) -> RegionalShard:
 
 
 def value(bucket: Bucket) -> int:
-    return tally(bucket.fields(A).items())[0]
+    return sum_fields(bucket.fields(A).items())[0]
 
 
 def counting(bucket: Bucket) -> bytes:

@@ -7,9 +7,9 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from redis_counters.crdt.field_sums import tally
 from redis_counters.crdt.regional import RegionalShard, as_text, parse_fields, parse_text
 from redis_counters.crdt.slotmap import SlotMap, format_fields
+from redis_counters.crdt.sum_fields import sum_fields
 from tests.crdt.test_regional import entries, own_dots, places
 from tests.crdt.test_slotmap import slot_maps
 from tests.lua import keyed
@@ -24,7 +24,7 @@ def state(bucket: Bucket, shard: bytes = A) -> RegionalShard:
 
 
 def value(bucket: Bucket, shard: bytes = A) -> int:
-    return tally(bucket.fields(shard).items())[0]
+    return sum_fields(bucket.fields(shard).items())[0]
 
 
 def entries_of(answer: object) -> RegionalShard:

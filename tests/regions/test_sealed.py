@@ -1,4 +1,4 @@
-"""A shard that was about to go (see `resharding`) when its region joined, and that another region counts in."""
+"""A shard that was about to go (see `reshard`) when its region joined, and that another region counts in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands in the file of a journal: its tables, and what is written to them. `journal_reading` reads it."""
+"""What stands in the file of a journal: its tables, and what is written to them. `reading` reads it."""
 
 from __future__ import annotations
 

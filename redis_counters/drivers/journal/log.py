@@ -2,7 +2,7 @@
 
 Each frame of a ``-wal`` has a checksum that goes on from the one of the frame before, so a reader stops at the first
 that is wrong. Most of what follows is whole, and pages are written again and again. So the log is made anew with
-checksums that are right, once with the damaged frames and once without; the rows have their own (`journal_checks`),
+checksums that are right, once with the damaged frames and once without; the rows have their own (`checks`),
 and say what became of it. See the section "WAL file format" of SQLite's "Database File Format".
 """
 

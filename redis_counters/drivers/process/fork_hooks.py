@@ -1,7 +1,7 @@
 """What begins anew in the child of a fork, of either face; and what a fork waits for.
 
-A process knows itself by a sign that no child inherits (`signs`), else by its id. Where Python forks, its hook begins
-anew at once. Where something else does, whoever counts, flushes, reads or does anything else first in the child
+A process knows itself by a sign that no child inherits (`wiped_page`), else by its id. Where Python forks, its hook
+begins anew at once. Where something else does, whoever counts, flushes, reads or does anything else first in the child
 notices: each of these calls `notice` before it touches anything, above all a lock.
 
 A thread that looks a host up has locks that nobody can renew in the child: those of glibc (2.36: in resolv_conf.c,

@@ -62,7 +62,8 @@ class TaskRunner(Reading):
     def drop(self) -> bool:
         """Nobody can count any more: what is left gets across, then the client ends. False if there is nothing to end.
 
-        The garbage collector calls this: see `dropped`. Where no loop runs (any more), the hook of exit sends the rest.
+        The garbage collector calls this: see `finalizer`. Where no loop runs (any more), the hook of exit sends the
+        rest.
         """
         if self.over or not forks.begun():  # in a child it has nothing, and nothing can be waited for here
             return False

@@ -68,7 +68,7 @@ class ThreadRunner(Reading):
     def drop(self) -> bool:
         """Nobody can count any more: what is left gets across, then the client ends. False if there is nothing to end.
 
-        The garbage collector calls this: see `dropped`.
+        The garbage collector calls this: see `finalizer`.
         """
         if self.over or not forks.begun():  # in a child it has nothing, and nothing can be waited for here
             return False

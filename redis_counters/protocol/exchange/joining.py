@@ -3,8 +3,9 @@
 Stamping begins first, in all buckets; then a walk over all keys finds what was there before. That the walk was
 complete is recorded per bucket, so one that was broken off is made again: what is stamped keeps its stamp.
 
-A counter that was given fewer shards before holds copies of the others in shard 0 (`moved`), which only readers of this
-deployment know for what they are. So the others get a floor as high as the copy, and seals have nothing behind them.
+A counter that was given fewer shards before holds copies of the others in shard 0 (`shard_copies`), which only readers
+of this deployment know for what they are. So the others get a floor as high as the copy, and seals have nothing behind
+them.
 """
 
 from __future__ import annotations

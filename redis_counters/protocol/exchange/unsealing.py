@@ -1,4 +1,4 @@
-"""A shard that was sealed (see `resharding`) and is counted in by another region takes counts again.
+"""A shard that was sealed (see `reshard`) and is counted in by another region takes counts again.
 
 As whoever counts in it does: first shard 0 tells of a number of shards with this one among them, then the seal is
 broken, with the id that it has.

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
-from redis_counters.crdt.field_sums import tally
 from redis_counters.crdt.shard_copies import copies_in
+from redis_counters.crdt.sum_fields import sum_fields
 from redis_counters.errors import Refused
 from redis_counters.protocol.read.cache import ReadCache, forget_oldest
 from redis_counters.protocol.read.pages import PageRead, Want
@@ -300,7 +300,7 @@ def _refused_shard(error: Refused, name: bytes, places: Sequence[Place], raws: S
     """Return the error with the key of the shard that it is about."""
     for (_bucket, key), raw in zip(places, raws, strict=True):
         try:
-            tally(pairs_of(raw, name))
+            sum_fields(pairs_of(raw, name))
         except (Refused, ValueError) as its_own:
             return of_shard(key, its_own)
     return of_shard(places[0][1], error)  # of the number of shards, which the first one tells

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from redis_counters.crdt.field_sums import tally
 from redis_counters.crdt.shard_copies import Copies, beyond, copies_in
+from redis_counters.crdt.sum_fields import sum_fields
 from redis_counters.errors import WrongType, quoted
 from redis_counters.protocol.wire.replies import BadReply
 from redis_counters.protocol.wire.shard_counts import check_told
@@ -67,7 +67,7 @@ def added_up(name: bytes, raws: Sequence[object], first: int = 0, copies: Copies
     counted, shards = 0, 1
     try:
         for shard, raw in enumerate(raws, first):
-            more, told = tally(pairs_of(raw, name))
+            more, told = sum_fields(pairs_of(raw, name))
             if told > 1:
                 check_told(told)
                 shards = max(shards, told)

@@ -1,6 +1,6 @@
 """When a client's own janitor does a step, and what it tells of it. A driver asks for commands and hands in answers.
 
-The looks at counters that may grow (`growth`) are taken at the same occasions, between the janitor's steps.
+The looks at counters that may grow (`auto_shards`) are taken at the same occasions, between the janitor's steps.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Housekeeping:
         self.steps: Steps | None = None
         self.seen: set[bytes] = set()  # crowded shards that were looked at in this period
         self._answers: list[object] | None = None
-        self._looking = False  # the commands that are on their way are of `growth`
+        self._looking = False  # the commands that are on their way are of `auto_shards`
         self._passing = False
         self._next_step = 0.0
         self._next_repair = clock()

@@ -1,6 +1,6 @@
 """How many shards a counter has: asked for, recorded in Redis, learned from there, grown to.
 
-It only grows, unless it is made smaller from outside: see `resharding`.
+It only grows, unless it is made smaller from outside: see `reshard`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from redis_counters.errors import UsageError
 MOST_SHARDS = 1024
 
 Auto = Literal["auto"]
-AUTO: Auto = "auto"  # one shard at first, more as the counter is written to more often: see `growth`
+AUTO: Auto = "auto"  # one shard at first, more as the counter is written to more often: see `auto_shards`
 
 
 def check_shards(option: str, shards: int) -> int:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from zlib import crc32
 
-from redis_counters.crdt.field_sums import INT64_MAX
+from redis_counters.crdt.sum_fields import INT64_MAX
 from redis_counters.errors import SchemaMismatch
 from redis_counters.protocol.wire.keys import KeySpace, name_of
 from redis_counters.protocol.wire.settings import Settings
@@ -245,7 +245,7 @@ class Accumulator:
     def follow(self, name: bytes, shards: int) -> None:
         """The counter has fewer shards than this process knew, as Redis says, unless it has counted in the others.
 
-        No count is in a shard that Redis does not tell of: see `resharding`. Cost: O(shards that were known).
+        No count is in a shard that Redis does not tell of: see `reshard`. Cost: O(shards that were known).
         """
         if self.keys is None:
             return

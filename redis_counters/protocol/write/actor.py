@@ -44,7 +44,7 @@ class Phase(Enum):
 
 
 class Sealed(NamedTuple):
-    """A shard that takes no counts at present (see `resharding`), and what has to be told where, to unseal it."""
+    """A shard that takes no counts at present (see `reshard`), and what has to be told where, to unseal it."""
 
     id: bytes
     registry0: bytes

@@ -1,4 +1,4 @@
-"""Increments on their way from callers to totals: two logs, appended to without a lock; `intake.py` empties them.
+"""Increments on their way from callers to totals: two logs, appended to without a lock; `accumulator.py` empties them.
 
 Appending to a list is atomic in CPython, and so are taking its first n entries and deleting them: an increment is
 taken exactly once however many threads append meanwhile. A lock around a total, the obvious way, costs three times

@@ -1,7 +1,7 @@
 """What one actor holds of one kind of slot: cumulative totals, what of them is acknowledged, and what must be sent.
 
 A key is dirty as long as its total is above what is acknowledged, no flush is on its way with it, and Redis has not
-refused it. (`intake.py` adds to totals by itself where that is a third of the cost of a flush.)
+refused it. (`accumulator.py` adds to totals by itself where that is a third of the cost of a flush.)
 """
 
 from __future__ import annotations
