@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.exchange.tasks import TaskExchange
-from redis_counters.drivers.process import fork_hooks as forks
+from redis_counters.drivers.process import fork_hooks
 from redis_counters.drivers.redis_py.transports import transport_of_asyncio
 from redis_counters.errors import Unavailable, not_applied
 from redis_counters.face import OnePerProcess, names_bytes
@@ -110,7 +110,7 @@ class Exchange(OnePerProcess):
 
     def stats(self) -> ExchangeStats:
         """Return the figures so far, by pair of regions. Cost: none, nothing is asked."""
-        forks.notice()
+        fork_hooks.notice()
         return self._places.stats()
 
     async def read_skew(self, names: Iterable[N]) -> dict[N, int]:

@@ -40,9 +40,9 @@ class KeyedCounters:
         Raises: KeyConflict if the key counted another amount; Unavailable, which may be repeated; WrongType, Overflow,
         NotPermitted, SchemaMismatch; TypeError, UsageError.
         """
-        from redis_counters.protocol.keyed import operations as keyed_uses
+        from redis_counters.protocol.keyed import operations
 
-        return await self._use(keyed_uses.incr_once(name, key, amount, ttl))
+        return await self._use(operations.incr_once(name, key, amount, ttl))
 
     def likes(self, name: Name) -> Likes:
         """Return a handle on the users who like something; the counter of this name is their number."""
@@ -54,18 +54,18 @@ class KeyedCounters:
         ``token``: where the total comes from, 1 to 1024 bytes; totals of different tokens add up.
         Cost: one script, as `incr_once`. Raises as `incr_once`, but for KeyConflict.
         """
-        from redis_counters.protocol.keyed import operations as keyed_uses
+        from redis_counters.protocol.keyed import operations
 
-        await self._use(keyed_uses.seed({name: total}, token))
+        await self._use(operations.seed({name: total}, token))
 
     async def seed_many(self, totals: Mapping[N, int], token: str | bytes) -> None:
         """As `seed`, for many counters: a round trip for 500 names, with a script per bucket.
 
         Raises the first error; all that Redis does not refuse has been done.
         """
-        from redis_counters.protocol.keyed import operations as keyed_uses
+        from redis_counters.protocol.keyed import operations
 
-        await self._use(keyed_uses.seed(totals, token))
+        await self._use(operations.seed(totals, token))
 
     async def adopt(self, key: Name, name: Name | None = None) -> int:
         """The counter includes what a plain INCR key holds; return that, 0 if there is no such key.
@@ -74,9 +74,9 @@ class KeyedCounters:
         was adopted of this key, so it may be repeated as long as somebody still counts there. The key stays as it is.
         Cost: two round trips. Raises as `seed`; WrongType if the key holds no count.
         """
-        from redis_counters.protocol.keyed import operations as keyed_uses
+        from redis_counters.protocol.keyed import operations
 
-        return await self._use(keyed_uses.adopt(key, name))
+        return await self._use(operations.adopt(key, name))
 
 
 class Likes(Named):
@@ -98,32 +98,32 @@ class Likes(Named):
         Cost: one script, shared with the calls of other tasks that wait at the same time.
         Raises: Unavailable, which may be repeated; WrongType, NotPermitted, SchemaMismatch; TypeError, UsageError.
         """
-        from redis_counters.protocol.keyed import operations as keyed_uses
+        from redis_counters.protocol.keyed import operations
 
-        return await self._counters._use(keyed_uses.like(self._name, user, b"+"))
+        return await self._counters._use(operations.like(self._name, user, b"+"))
 
     async def unlike(self, user: User) -> bool:
         """The user does not like, or no more; return whether that is new. Otherwise as `like`."""
-        from redis_counters.protocol.keyed import operations as keyed_uses
+        from redis_counters.protocol.keyed import operations
 
-        return await self._counters._use(keyed_uses.like(self._name, user, b"-"))
+        return await self._counters._use(operations.like(self._name, user, b"-"))
 
     async def has(self, user: User) -> bool:
         """Return whether the user likes.
 
         Cost: one round trip, shared as in `like`; one more for a name that was not used lately. Raises as `like`.
         """
-        from redis_counters.protocol.keyed import operations as keyed_uses
+        from redis_counters.protocol.keyed import operations
 
         with not_applied:
-            return (await self._counters._use(keyed_uses.has(self._name, (user,))))[user]
+            return (await self._counters._use(operations.has(self._name, (user,))))[user]
 
     async def has_many(self, users: Iterable[U]) -> dict[U, bool]:
         """Return who of these users likes; keys are the users as given. Otherwise as `has`."""
-        from redis_counters.protocol.keyed import operations as keyed_uses
+        from redis_counters.protocol.keyed import operations
 
         with not_applied:
-            return await self._counters._use(keyed_uses.has(self._name, users))
+            return await self._counters._use(operations.has(self._name, users))
 
     async def value(self, *, max_age: float | None = None) -> CounterValue:
         """Return how many users like; as `Counters.get`."""
@@ -135,6 +135,6 @@ class Likes(Named):
         It may be repeated, also after it was cut off.
         Cost: O(members); two round trips for 500 of them. Raises as `like`; UsageError for a member that is no user.
         """
-        from redis_counters.protocol.keyed import operations as keyed_uses
+        from redis_counters.protocol.keyed import operations
 
-        return await self._counters._use(keyed_uses.adopt_likes(self._name, key))
+        return await self._counters._use(operations.adopt_likes(self._name, key))

@@ -13,7 +13,7 @@ from types import TracebackType
 from urllib.parse import quote
 
 from redis_counters.drivers.clock import monotonic
-from redis_counters.drivers.process import atexit_hooks as exits
+from redis_counters.drivers.process import atexit_hooks
 from redis_counters.drivers.process.supervised import Supervised
 from redis_counters.errors import Outcome, Unavailable, UsageError, not_applied, with_outcome
 
@@ -55,7 +55,7 @@ class EmbeddedServer:
         self.url = f"unix://{quote(str(path))}"
         self.pid = process.pid
         self._process = process
-        exits.stop_at_exit(self, self.stop)
+        atexit_hooks.stop_at_exit(self, self.stop)
 
     @classmethod
     def start(cls, binary: Path | None = None, *arguments: str) -> EmbeddedServer:
@@ -83,7 +83,7 @@ class EmbeddedServer:
     def stop(self) -> None:
         """The server is gone, and its directory. Idempotent; does nothing in a forked child."""
         self._process.stop()
-        exits.forget(self)
+        atexit_hooks.forget(self)
 
     def __enter__(self) -> EmbeddedServer:
         return self

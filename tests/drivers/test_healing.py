@@ -13,8 +13,7 @@ import redis
 
 from redis_counters import Counters
 from redis_counters.asyncio import Counters as AsyncioCounters
-from redis_counters.drivers.process import atexit_hooks as exits
-from redis_counters.drivers.process import fork_hooks as forks
+from redis_counters.drivers.process import atexit_hooks, fork_hooks
 from redis_counters.drivers.tasks import TaskRunner
 from tests.faces.either import truth
 from tests.servers import RealServer
@@ -98,9 +97,9 @@ def test_a_loop_ends_though_the_client_was_not_closed(any_server: RealServer) ->
         thread.start()
         thread.join(10)
         assert not thread.is_alive()
-    for each in forks._forked:
+    for each in fork_hooks._forked:
         if isinstance(each, TaskRunner):  # else they would try to deliver at the end of the tests
-            exits.forget(each)
+            atexit_hooks.forget(each)
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timer on this platform")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from redis_counters import Counters, Event, EventKind
-from redis_counters.protocol.upkeep import schedule as housekeeping
+from redis_counters.protocol.upkeep import schedule
 from redis_counters.protocol.upkeep.janitor import JanitorReport, one_pass, upkeep_of
 from redis_counters.protocol.wire.settings import make_settings
 from tests.faces.either import FACES, Either, client_of, closed, commandstats, reset_stats, truth
@@ -26,9 +26,9 @@ from tests.waiting import until_async
 @pytest.fixture
 def _eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Janitors make their passes, and look at crowded shards, several times a second."""
-    monkeypatch.setattr(housekeeping, "LEAST_PERIOD", 0.2)
-    monkeypatch.setattr(housekeeping, "SHARE", 1e9)
-    monkeypatch.setattr(housekeeping, "REPAIR_PAUSE", 0.1)
+    monkeypatch.setattr(schedule, "LEAST_PERIOD", 0.2)
+    monkeypatch.setattr(schedule, "SHARE", 1e9)
+    monkeypatch.setattr(schedule, "REPAIR_PAUSE", 0.1)
 
 
 STEPS = (EventKind.REAPED, EventKind.FOLDED, EventKind.CLEANED)
@@ -238,19 +238,19 @@ def test_who_lives_shortly_keeps_no_house(any_server: RealServer) -> None:
 @pytest.mark.parametrize("face", FACES)
 def test_between_passes_nothing_is_sent(any_server: RealServer, monkeypatch: pytest.MonkeyPatch, face: str) -> None:
     """The background looks whether it is time, as often as it looks at the buffer, and goes on sleeping."""
-    looks, steps, wait = 0, 0, housekeeping.Housekeeping.wait
+    looks, steps, wait = 0, 0, schedule.Housekeeping.wait
 
-    def look(self: housekeeping.Housekeeping) -> float:
+    def look(self: schedule.Housekeeping) -> float:
         nonlocal looks
         looks += 1
         return wait(self)
 
-    def step(self: housekeeping.Housekeeping) -> None:
+    def step(self: schedule.Housekeeping) -> None:
         nonlocal steps
         steps += 1
 
-    monkeypatch.setattr(housekeeping.Housekeeping, "wait", look)
-    monkeypatch.setattr(housekeeping.Housekeeping, "commands", step)
+    monkeypatch.setattr(schedule.Housekeeping, "wait", look)
+    monkeypatch.setattr(schedule.Housekeeping, "commands", step)
 
     async def main() -> None:
         async with Either.on(face, any_server, flush_interval=0.02) as counters:

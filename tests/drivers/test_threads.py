@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from redis_counters import Counters
-from redis_counters.drivers.process import atexit_hooks as exits
+from redis_counters.drivers.process import atexit_hooks
 from tests.faces.either import truth
 from tests.servers import RealServer
 from tests.waiting import until
@@ -143,7 +143,7 @@ def test_who_counts_nothing_has_no_threads(
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", seen)
-    monkeypatch.setattr(exits, "_deadline", None)  # the process does not end after all
+    monkeypatch.setattr(atexit_hooks, "_deadline", None)  # the process does not end after all
     with redis.Redis(port=any_server.port) as client, Counters(client) as counters:
         if reading:
             assert counters.get("x") == 0

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from redis_counters.drivers.journal import format as journal_format
+from redis_counters.drivers.journal import format
 from redis_counters.drivers.journal.file import JournalFile
 from redis_counters.drivers.journal.mark import Mark, read_mark
 from redis_counters.drivers.journal.salvage import examine
@@ -158,14 +158,14 @@ class Case(NamedTuple):
 
 def made(which: str, directory: Path, *, page: int, checkpointed: bool) -> Journal:
     """Return a small journal. ``checkpointed``: nothing is in its log."""
-    before, journal_format.PAGE = journal_format.PAGE, page
+    before, format.PAGE = format.PAGE, page
     try:
         fill, always = JOURNALS[which]
         file = JournalFile.make(directory, Stored(b"rc", b"main", always), lambda: "small")
         for _step in fill(file):
             _checkpoint(file)
     finally:
-        journal_format.PAGE = before
+        format.PAGE = before
     if checkpointed:
         _checkpoint(file)
     ends = {".journal": ".journal", ".journal-wal": ".journal-wal", ".lock": ".lock"}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from redis_counters.protocol.journal import recovery as orphans
+from redis_counters.protocol.journal import recovery
 from redis_counters.protocol.journal.changes import Changes, Stored
 from redis_counters.protocol.journal.recorder import Recorder
 from redis_counters.protocol.write.accumulator import Accumulator
@@ -54,14 +54,14 @@ def what_could_not_be_kept_is_forgotten(patch: Patch) -> None:
 
 
 def _revived(patch: Patch, change: Callable[[Actor, Any], None]) -> None:
-    make = orphans._actor
+    make = recovery._actor
 
     def changed(kept: Any, actor: Actor, *, unsure: bool) -> Actor:
         made = make(kept, actor, unsure=unsure)
         change(made, kept)
         return made
 
-    patch.setattr(orphans, "_actor", changed)
+    patch.setattr(recovery, "_actor", changed)
 
 
 def the_unanswered_flush_is_not_restored(patch: Patch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from redis_counters.drivers.journal import salvage as journal_salvage
+from redis_counters.drivers.journal import salvage
 from tests.journal.flipping import JOURNALS, Case, made, verdict
 
 FLIPS = 120
@@ -42,7 +42,7 @@ def test_every_bit_of_what_says_how_far(tmp_path: Path, checkpointed: bool) -> N
 
 def test_it_can_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Told as they are, earlier states of a log count too much."""
-    monkeypatch.setattr(journal_salvage, "_safe", lambda found, mark: found.stored)
+    monkeypatch.setattr(salvage, "_safe", lambda found, mark: found.stored)
     journal = made("flushed", tmp_path, page=4096, checkpointed=False)
     with pytest.raises(AssertionError, match="is 13 of 8; it lacks the last 7 of 9 writes"):
         verdict(journal, Case(".journal-wal", "cut", 32 + 2 * (24 + 4096)), tmp_path)

@@ -16,7 +16,7 @@ import pytest
 
 from redis_counters import Counters, Event, EventKind
 from redis_counters.drivers.journal import client as journal
-from redis_counters.drivers.journal import locks as journal_locks
+from redis_counters.drivers.journal import locks
 from redis_counters.protocol.wire.options import JournalMode, Options
 from tests.faces.either import FACES, Either, truth
 from tests.journal.processes import program, run
@@ -198,7 +198,7 @@ def test_forks_while_journals_are_written(any_server: RealServer, tmp_path: Path
         assert counters.stats().journal_failures == 0
     assert truth(any_server, ["x", "child's"]) == {b"x": sum(counted), b"child's": 25}
     assert list(tmp_path.iterdir()) == []
-    assert not journal_locks._stopped
+    assert not locks._stopped
 
 
 @pytest.mark.parametrize("face", FACES)
@@ -225,7 +225,7 @@ def test_a_copy_that_fails(any_server: RealServer, tmp_path: Path, monkeypatch: 
     [path] = tmp_path.glob("*.journal")
     status = path.stat()
     inherited = {(status.st_dev, status.st_ino)}
-    monkeypatch.setattr(journal_locks, "_inherited_inodes", inherited)
+    monkeypatch.setattr(locks, "_inherited_inodes", inherited)
     monkeypatch.setattr(journal, "SEEK", 0.0)
     events: list[Event] = []
 

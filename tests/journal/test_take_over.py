@@ -12,7 +12,7 @@ import redis
 from redis_counters import Event, EventKind
 from redis_counters.drivers.journal import client as journal
 from redis_counters.drivers.journal import reading as journal_reading
-from redis_counters.drivers.journal import salvage as journal_salvage
+from redis_counters.drivers.journal import salvage
 from tests.faces.either import FACES, Either, truth
 from tests.journal.processes import program, run, start
 from tests.servers import RealServer
@@ -189,7 +189,7 @@ def test_of_a_journal_of_others_nothing_is_read_but_whose_it_is(
         read.append(connection)
         return journal_reading.read(connection)
 
-    monkeypatch.setattr(journal_salvage, "read", reading)
+    monkeypatch.setattr(salvage, "read", reading)
     assert asyncio.run(told(any_server, "blocking", tmp_path, namespace="other")) == []
     assert not read
     assert kinds(asyncio.run(told(any_server, "blocking", tmp_path))) == [EventKind.JOURNAL_TAKEN_OVER]

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from redis_counters import BufferFull, CounterError, Unavailable
-from redis_counters.protocol.read import fetch as reads
+from redis_counters.protocol.read import fetch
 from redis_counters.protocol.read.cache import MOST_FAILURES
 from redis_counters.protocol.read.fetch import MOST_CACHED
 from tests.faces.either import FACES, Either, client_of, closed, once
@@ -131,8 +131,8 @@ def test_numbers_of_shards_are_not_kept_for_ever(
 
     Those that this process counts in, or was told of by a handle, are kept.
     """
-    monkeypatch.setattr(reads, "MOST_CACHED", 200)
-    monkeypatch.setattr(reads, "MOST_KNOWN", 400)
+    monkeypatch.setattr(fetch, "MOST_CACHED", 200)
+    monkeypatch.setattr(fetch, "MOST_KNOWN", 400)
     names = [f"n{i}" for i in range(4000)]
     own = names[:: len(names) // 20]
 

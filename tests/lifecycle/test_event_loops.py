@@ -14,7 +14,7 @@ import redis.asyncio
 
 from redis_counters import UsageError
 from redis_counters.asyncio import Counters
-from redis_counters.drivers.process import fork_hooks as forks
+from redis_counters.drivers.process import fork_hooks
 from tests.faces.either import truth
 from tests.servers import RealServer
 from tests.waiting import PATIENCE, until_async
@@ -234,4 +234,4 @@ def test_a_loop_that_ends_without_close_leaves_no_task(any_server: RealServer) -
     gc.collect()
     assert said == []
     assert truth(any_server, ["x"]) == {b"x": 20}
-    assert not [each for each in forks._forked if each is counters._runner]
+    assert not [each for each in fork_hooks._forked if each is counters._runner]

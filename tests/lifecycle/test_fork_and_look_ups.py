@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from redis_counters.drivers.process import fork_hooks as forks
+from redis_counters.drivers.process import fork_hooks
 from tests.lifecycle.children import FORKS, ended_well, forked, program
 from tests.waiting import PATIENCE, until
 
@@ -41,7 +41,7 @@ def looking_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
 
     thread = threading.Thread(target=look_up)
     thread.start()
-    until(forks._somebody_looks_up, "it looks up")
+    until(fork_hooks._somebody_looks_up, "it looks up")
     yield end
     end()
     thread.join(PATIENCE)
@@ -50,7 +50,7 @@ def looking_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
 
 def test_a_fork_waits_for_a_look_up(looking_up: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever looks up, of this library or not: the child begins when it is over."""
-    monkeypatch.setattr(forks, "LONGEST_WAIT", PATIENCE)
+    monkeypatch.setattr(fork_hooks, "LONGEST_WAIT", PATIENCE)
     over = threading.Event()
 
     def answer() -> None:
@@ -71,9 +71,9 @@ def test_a_fork_does_not_wait_for_a_name_server(looking_up: Callable[[], None]) 
     began = time.monotonic()
     child = forked(lambda: None)
     took = time.monotonic() - began
-    assert forks._somebody_looks_up()
+    assert fork_hooks._somebody_looks_up()
     ended_well(child)
-    assert took >= forks.LONGEST_WAIT
+    assert took >= fork_hooks.LONGEST_WAIT
 
 
 def test_the_codec_of_host_names_is_there() -> None:

@@ -17,7 +17,7 @@ import pytest
 import redis
 
 from redis_counters import Counters, UsageError
-from redis_counters.drivers.process import fork_hooks as forks
+from redis_counters.drivers.process import fork_hooks
 from redis_counters.drivers.process import wiped_page as signs
 from tests.faces.either import FACES, Either, closed, truth
 from tests.lifecycle.children import FORKS, ended_well, forked, forked_in_c, program
@@ -25,7 +25,7 @@ from tests.servers import RealServer
 
 pytestmark = [
     *FORKS,
-    pytest.mark.skipif(not signs.wiped(forks.here), reason="this kernel has no MADV_WIPEONFORK"),
+    pytest.mark.skipif(not signs.wiped(fork_hooks.here), reason="this kernel has no MADV_WIPEONFORK"),
 ]
 
 Work = Callable[[Either], Awaitable[object]]
@@ -340,10 +340,10 @@ def refuse(*arguments, **options):
     raise OSError
 
 mmap.mmap = refuse
-from redis_counters.drivers.process import fork_hooks as forks
+from redis_counters.drivers.process import fork_hooks
 from redis_counters.drivers.process import wiped_page as signs
 
-assert not signs.wiped(forks.here)
+assert not signs.wiped(fork_hooks.here)
 from redis_counters import Counters
 
 counters = Counters.from_url(sys.argv[1], flush_interval=60)

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from redis_counters.drivers.process import fork_hooks as forks
-from redis_counters.drivers.process import wiped_page as signs
+from redis_counters.drivers.process import fork_hooks, wiped_page
 from tests.faces.either import truth
 from tests.lifecycle.children import FORKS
 from tests.lifecycle.web_server import WebServer
@@ -24,7 +23,7 @@ UWSGI = Path(sys.executable).with_name("uwsgi")
 pytestmark = [
     *FORKS,
     pytest.mark.skipif(not UWSGI.exists(), reason="uWSGI is not installed: the wheel pyuwsgi has it, for some Pythons"),
-    pytest.mark.skipif(not signs.wiped(forks.here), reason="this kernel has no MADV_WIPEONFORK"),
+    pytest.mark.skipif(not wiped_page.wiped(fork_hooks.here), reason="this kernel has no MADV_WIPEONFORK"),
 ]
 
 APP = ["--wsgi-file", str(Path(__file__).with_name("web_app.py")), "--callable", "wsgi"]

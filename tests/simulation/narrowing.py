@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from redis_counters.errors import CounterError
-from redis_counters.protocol.upkeep import reshard as resharding
+from redis_counters.protocol.upkeep import reshard
 from redis_counters.protocol.upkeep.folding import Upkeep
 from redis_counters.protocol.upkeep.reshard import Narrowed
 from redis_counters.protocol.wire.commands import Command
@@ -48,7 +48,7 @@ def go_on(world: World, which: int, count: int) -> bool:
     for _ in range(count):
         if one.steps is None:
             delay = DELAY if "fail-over" in world.plan.faults else 0
-            one.steps = resharding.narrow(world.space, one.name, one.wanted, Upkeep(3600, delay, RETENTION))
+            one.steps = reshard.narrow(world.space, one.name, one.wanted, Upkeep(3600, delay, RETENTION))
             one.commands = next(one.steps)
         assert one.commands is not None
         try:

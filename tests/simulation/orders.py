@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import NamedTuple
 
-from redis_counters.protocol.upkeep import reshard as resharding
+from redis_counters.protocol.upkeep import reshard
 from redis_counters.protocol.upkeep.folding import Upkeep
 from redis_counters.protocol.wire.commands import Command, Script
 from redis_counters.protocol.wire.keys import KeySpace, name_of, shard_of
@@ -108,7 +108,7 @@ class Scene:
     def _narrowing(self) -> Iterator[None]:
         """One attempt after the other, a move at a time; time passes where there is something to wait for."""
         while True:
-            steps = resharding.narrow(KEYS, NAME, 1, Upkeep(TTL, DELAY, TTL))
+            steps = reshard.narrow(KEYS, NAME, 1, Upkeep(TTL, DELAY, TTL))
             commands = next(steps)
             while True:
                 answers = [self._send(command) for command in commands]

@@ -21,7 +21,7 @@ from redis_counters.drivers.exchange.places import (
     parted,
     too_late,
 )
-from redis_counters.drivers.process import fork_hooks as forks
+from redis_counters.drivers.process import fork_hooks
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.transport import AwaitedLane, AwaitedTransport
 from redis_counters.errors import CounterError, Unavailable
@@ -41,7 +41,7 @@ class TaskExchange:
         self.places = places
         self.ended = False
         self._reset()
-        forks.begin_anew(self)
+        fork_hooks.begin_anew(self)
 
     def _reset(self) -> None:
         self.running = False
@@ -57,7 +57,7 @@ class TaskExchange:
 
     def opened(self) -> Mapping[str, Place[AwaitedTransport]]:
         """Return the regions. Raises Unavailable, if the exchange is closed."""
-        forks.notice()
+        fork_hooks.notice()
         places = self.places.places
         if self.ended:
             raise Unavailable(CLOSED)
@@ -72,7 +72,7 @@ class TaskExchange:
                 self.tasks[link] = asyncio.get_running_loop().create_task(self._run(link), name=name)
 
     async def close(self, timeout: float) -> None:
-        forks.notice()
+        fork_hooks.notice()
         self.ended = True
         tasks = [task for task in self.tasks.values() if task is not asyncio.current_task()]
         for task in tasks:

@@ -26,7 +26,7 @@ from redis_counters.drivers.exchange.places import (
     parted,
     too_late,
 )
-from redis_counters.drivers.process import fork_hooks as forks
+from redis_counters.drivers.process import fork_hooks
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.transport import Lane, Transport
 from redis_counters.errors import CounterError, Unavailable
@@ -51,7 +51,7 @@ class ThreadExchange:
     def __init__(self, places: Places[Transport]) -> None:
         self.places = places
         self._reset()
-        forks.begin_anew(self)
+        fork_hooks.begin_anew(self)
 
     def _reset(self) -> None:
         self.made_of = threading.Lock  # all that is made here
@@ -73,7 +73,7 @@ class ThreadExchange:
 
     def opened(self) -> Mapping[str, Place[Transport]]:
         """Return the regions. Raises Unavailable, if the exchange is closed."""
-        forks.notice()
+        fork_hooks.notice()
         if threading.Lock is not self.made_of and not self.running and not self.ended.is_set():
             self._reset()  # gevent has patched since: these would keep all greenlets waiting
         places = self.places.places
@@ -93,7 +93,7 @@ class ThreadExchange:
                     thread.start()
 
     def close(self, timeout: float) -> None:
-        forks.notice()
+        fork_hooks.notice()
         self.ended.set()
         deadline = monotonic() + timeout
         for thread in list(self.threads.values()):
@@ -112,7 +112,7 @@ class ThreadExchange:
 
     def abandon(self) -> None:
         """Nobody holds the exchange any more: its threads end by themselves. The garbage collector calls this."""
-        if forks.begun():  # in a child it has no threads, and the event's lock may be held
+        if fork_hooks.begun():  # in a child it has no threads, and the event's lock may be held
             self.ended.set()
 
     # -- one pair

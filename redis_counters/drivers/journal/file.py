@@ -19,8 +19,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from redis_counters.drivers.journal import format as journal_format
-from redis_counters.drivers.journal import locks as journal_locks
+from redis_counters.drivers.journal import format, locks
 from redis_counters.drivers.journal.checks import Ledger, ledger_of
 from redis_counters.drivers.journal.errors import is_full
 from redis_counters.drivers.journal.format import connect, prepare, write, write_call
@@ -63,11 +62,11 @@ class JournalFile:
     @classmethod
     def make(cls, directory: Path, stored: Stored, mint: Callable[[], str]) -> JournalFile:
         """Return a new journal, empty but for what it is about. Raises `Error`."""
-        with journal_locks.guard:
+        with locks.guard:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             while True:
                 path = directory / f"rc-{mint()}.journal"
-                lock = journal_locks.lock(path.with_suffix(".lock"))
+                lock = locks.lock(path.with_suffix(".lock"))
                 if lock is not None:
                     break
             self = cls(path, lock)
@@ -83,23 +82,23 @@ class JournalFile:
                 unlink(*parts(path))
                 self._let_go()
                 raise
-            journal_locks.hold(lock, self)
+            locks.hold(lock, self)
             return self
 
     @classmethod
     def take_over(cls, path: Path) -> JournalFile | None:
         """Return a journal whose process is gone, None if it lives, or was faster. Raises `Error`."""
-        with journal_locks.guard:
-            lock = journal_locks.lock(path.with_suffix(".lock"))
+        with locks.guard:
+            lock = locks.lock(path.with_suffix(".lock"))
             if lock is None:
                 return None
             self = cls(path, lock)
-            journal_locks.hold(lock, self)
+            locks.hold(lock, self)
             try:
                 if not finished(path):
                     self.remove()
                     return None
-                if journal_locks.was_the_parents(path):
+                if locks.was_the_parents(path):
                     replace_by_copy(path)
             except BaseException:
                 self.release()
@@ -116,11 +115,11 @@ class JournalFile:
             "journal_mode = WAL",
             f"synchronous = {'FULL' if durable else 'NORMAL'}",
             # The log takes no more of the disk than it needs.
-            f"wal_autocheckpoint = {journal_format.LOG}",
-            f"journal_size_limit = {journal_format.LOG * journal_format.PAGE}",
+            f"wal_autocheckpoint = {format.LOG}",
+            f"journal_size_limit = {format.LOG * format.PAGE}",
         ):
             connection.execute(f"PRAGMA {pragma}").fetchall()
-        self.inode = journal_locks.inode(self.path)
+        self.inode = locks.inode(self.path)
 
     def write(self, changes: Changes) -> None:
         """All of the changes are kept, or (it raises `Error`) none."""
@@ -162,7 +161,7 @@ class JournalFile:
 
     def _transaction(self, work: Callable[[sqlite3.Connection, Ledger], None], *, durable: bool) -> Ledger:
         connection = self.connection
-        if connection is None or journal_locks.inode(self.path) != self.inode:
+        if connection is None or locks.inode(self.path) != self.inode:
             raise Gone(errno.ENOENT, "somebody has removed the journal", str(self.path))
         if durable:
             connection.execute("PRAGMA synchronous = FULL")
@@ -188,10 +187,10 @@ class JournalFile:
 
         If it was damaged, it is set aside, and this is a journal of what may be told (if there is anything).
         """
-        with journal_locks.guard, self.mutex:
+        with locks.guard, self.mutex:
             mark = read_mark(self.lock)
             reading = examine(self.path, mark, (namespace, region))
-            self.connection, self.inode = reading.connection, journal_locks.inode(self.path)
+            self.connection, self.inode = reading.connection, locks.inode(self.path)
             stored = reading.stored
             if stored is not None and (stored.namespace, stored.region) != (namespace, region):
                 return None
@@ -210,7 +209,7 @@ class JournalFile:
 
     def remove(self) -> None:
         """It is not needed any more, and gone."""
-        with journal_locks.guard, self.mutex:
+        with locks.guard, self.mutex:
             if self.lock < 0:
                 return
             self._close()
@@ -219,7 +218,7 @@ class JournalFile:
 
     def release(self) -> None:
         """It is another process's to take over."""
-        with journal_locks.guard, self.mutex:
+        with locks.guard, self.mutex:
             self._close()
             self._let_go()
 
@@ -258,16 +257,16 @@ class JournalFile:
     def _let_go(self) -> None:
         lock, self.lock = self.lock, -1
         if lock >= 0:
-            journal_locks.let_go(lock)
+            locks.let_go(lock)
 
 
 def sweep(directory: Path) -> list[Path]:
     """Return the journals in a directory; what is left of journals that never came to be is gone."""
-    with journal_locks.guard:
+    with locks.guard:
         for path in directory.glob("rc-*.lock"):
             if not path.with_suffix(".journal").exists():
                 with contextlib.suppress(OSError):
-                    lock = journal_locks.lock(path)
+                    lock = locks.lock(path)
                     if lock is not None:
                         try:
                             if not finished(path.with_suffix(".journal")):

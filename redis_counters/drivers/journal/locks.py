@@ -19,7 +19,7 @@ import threading
 from pathlib import Path
 from typing import Protocol
 
-from redis_counters.drivers.process import fork_hooks as forks
+from redis_counters.drivers.process import fork_hooks
 
 PATIENCE = 5.0  # seconds that a fork waits for a journal that is being written
 
@@ -124,4 +124,4 @@ def _after_fork_in_child() -> None:
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent)
-forks.before_all(_after_fork_in_child)
+fork_hooks.before_all(_after_fork_in_child)

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable
 from typing import TypeVar
 
-from redis_counters.drivers.process import atexit_hooks as exits
+from redis_counters.drivers.process import atexit_hooks
 from redis_counters.errors import CounterError
 
 E = TypeVar("E", bound=CounterError)
@@ -31,5 +31,5 @@ def bare(error: E) -> E:
 
 
 def _dropped(shown: str, end: Callable[[], bool]) -> None:
-    if end() and not exits.ending():
+    if end() and not atexit_hooks.ending():
         warnings.warn(f"unclosed {shown}: what it counted is sent, then it ends", ResourceWarning, stacklevel=2)

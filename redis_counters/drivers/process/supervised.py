@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Sequence
 from pathlib import Path
 
-from redis_counters.drivers.process import fork_hooks as forks
+from redis_counters.drivers.process import fork_hooks
 
 __all__ = ["Supervised"]
 
@@ -81,7 +81,7 @@ class Supervised:
 
     def stop(self) -> None:
         """The command is gone (SIGKILL) and its directory too. Idempotent; does nothing in a forked child."""
-        forks.notice()
+        fork_hooks.notice()
         with self._lock:
             if self._process.stdin is None or self._process.stdin.closed:
                 return
@@ -115,4 +115,4 @@ def _after_fork() -> None:
         supervised._forget()
 
 
-forks.before_all(_after_fork)
+fork_hooks.before_all(_after_fork)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.pacing import closed
-from redis_counters.drivers.process import fork_hooks as forks
+from redis_counters.drivers.process import fork_hooks
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.tasks.runner import TaskRunner
 from redis_counters.errors import CounterError
@@ -14,7 +14,7 @@ from redis_counters.protocol.wire.durability import Durability, confirm
 
 async def taken_away(runner: TaskRunner, name: bytes, *, delete: bool) -> int:
     """Return what the counter counted in Redis, and does no more."""
-    forks.notice()
+    fork_hooks.notice()
     if runner.refusing:
         raise closed()
     deadline = Deadline()

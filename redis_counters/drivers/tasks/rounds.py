@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from redis_counters.drivers.breaker import Breaker
 from redis_counters.drivers.pacing import kept_if_refused, open_recording, round_error, unforeseen
-from redis_counters.drivers.process import atexit_hooks as exits
-from redis_counters.drivers.process import fork_hooks as forks
+from redis_counters.drivers.process import atexit_hooks, fork_hooks
 from redis_counters.drivers.process.finalizer import bare
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.transport import AwaitedTransport
@@ -65,7 +64,7 @@ class Rounds(ABC):
 
     def _here(self) -> None:
         """The client belongs to the running loop. Raises UsageError if it belongs to another one that may still run."""
-        forks.notice()
+        fork_hooks.notice()
         loop = asyncio.get_running_loop()
         if loop is self.loop:
             return
@@ -83,7 +82,7 @@ class Rounds(ABC):
             self.core.reads.fetching.clear()
             self.transport.drop_connections(of_parent=False)
         if self.in_child is None:
-            self.in_child = exits.close_in_child(self._close_at_exit)
+            self.in_child = atexit_hooks.close_in_child(self._close_at_exit)
         if not self.over and not self.core.writer.clean:  # counted before a loop ran, or by another thread
             self._start()
 
@@ -126,7 +125,7 @@ class Rounds(ABC):
             self.publish()
 
     async def _drive_round(self) -> None:
-        forks.notice()  # the loop of a parent may go on in a child that C has forked
+        fork_hooks.notice()  # the loop of a parent may go on in a child that C has forked
         if self.core.writer.keys is None:  # the namespace may take long to answer
             self.core.writer.absorb()
         recording = self.recording

@@ -22,8 +22,7 @@ from redis_counters.drivers.pacing import (
     settle_close,
     settle_flush,
 )
-from redis_counters.drivers.process import atexit_hooks as exits
-from redis_counters.drivers.process import fork_hooks as forks
+from redis_counters.drivers.process import atexit_hooks, fork_hooks
 from redis_counters.drivers.process.finalizer import bare
 from redis_counters.drivers.tasks.reading import Reading
 from redis_counters.drivers.tasks.rounds import running_loop, set_within
@@ -44,8 +43,8 @@ class TaskRunner(Reading):
     def __init__(self, core: Core, transport: AwaitedTransport) -> None:
         super().__init__(core, transport)
         self.ending: asyncio.Task[None] | None = None  # which closes it, if nobody else has
-        forks.begin_anew(self)
-        exits.close_at_exit(self, self._close_at_exit)
+        fork_hooks.begin_anew(self)
+        atexit_hooks.close_at_exit(self, self._close_at_exit)
 
     def after_fork_in_child(self) -> None:
         """The child owns nothing: what waits belongs to the parent, whose loop does not run here."""
@@ -65,7 +64,7 @@ class TaskRunner(Reading):
         The garbage collector calls this: see `finalizer`. Where no loop runs (any more), the hook of exit sends the
         rest.
         """
-        if self.over or not forks.begun():  # in a child it has nothing, and nothing can be waited for here
+        if self.over or not fork_hooks.begun():  # in a child it has nothing, and nothing can be waited for here
             return False
         loop = self.loop
         alive = loop is not None and not loop.is_closed()
@@ -88,21 +87,21 @@ class TaskRunner(Reading):
 
     async def _close_dropped(self) -> None:
         with suppress(CounterError):
-            await self.close(exits.LIMIT)
+            await self.close(atexit_hooks.LIMIT)
         if self.stop_client is not None:
             await self.stop_client()
 
     def _forget(self) -> None:
         """Nobody tells it of forks and of the end of the process any more."""
-        forks.forget(self)
-        exits.forget(self)
+        fork_hooks.forget(self)
+        atexit_hooks.forget(self)
 
     def wake(self, name: Name, amount: int) -> bool:
         """A flush will follow within the interval. True if the amount has been counted here, with no room to spare.
 
         Called only when nobody has asked since the buffer was emptied, in this process.
         """
-        forks.notice()
+        fork_hooks.notice()
         if self.refusing:
             raise closed(name)
         if self.always:
@@ -167,7 +166,7 @@ class TaskRunner(Reading):
         settle_flush(self.core, goal.reached(), limit, closed=self.stopped, only=only)
 
     async def close(self, timeout: float) -> None:
-        forks.notice()
+        fork_hooks.notice()
         if self.over:
             return
         self._here()
@@ -254,11 +253,11 @@ class TaskRunner(Reading):
         return self.thread != threading.get_ident() and self.loop is not None and self.loop.is_running()
 
     def declare(self, name: bytes, shards: int | Auto | None, expire_at: Moment | None) -> Expiry | None:
-        forks.notice()
+        fork_hooks.notice()
         return self.core.declare(name, shards, expire_at)
 
     def stats(self) -> Stats:
-        forks.notice()
+        fork_hooks.notice()
         if self._free() and not self.over and running_loop() is not None:
             self._here()
         loop = self.loop
@@ -271,7 +270,7 @@ class TaskRunner(Reading):
 
     def _close_at_exit(self, seconds: float) -> None:
         """Close in the client's loop, if that runs in some thread, else in one of its own; what is lost is told."""
-        forks.notice()
+        fork_hooks.notice()
         self.core.writer.drain()
         if self.core.writer.clean:
             return

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from redis_counters.drivers.breaker import Breaker
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.pacing import kept_if_refused, open_recording, round_error, unforeseen
-from redis_counters.drivers.process import fork_hooks as forks
+from redis_counters.drivers.process import fork_hooks
 from redis_counters.drivers.process.finalizer import bare
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.threads.background import Background, Bell
@@ -73,7 +73,7 @@ class Rounds(ABC):
 
     def begin_here(self) -> None:
         """Who asks for something does so as this process, with what `threading` has now. Before any lock is touched."""
-        forks.notice()
+        fork_hooks.notice()
         if threading.Lock is not self.made_of:
             self._remake()
 

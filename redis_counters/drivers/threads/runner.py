@@ -22,8 +22,7 @@ from redis_counters.drivers.pacing import (
     settle_close,
     settle_flush,
 )
-from redis_counters.drivers.process import atexit_hooks as exits
-from redis_counters.drivers.process import fork_hooks as forks
+from redis_counters.drivers.process import atexit_hooks, fork_hooks
 from redis_counters.drivers.process.finalizer import bare
 from redis_counters.drivers.threads.background import HELP, Bell
 from redis_counters.drivers.threads.patched import check_in_time, remake
@@ -47,9 +46,9 @@ class ThreadRunner(Reading):
     def __init__(self, core: Core, transport: Transport) -> None:
         check_in_time()
         super().__init__(core, transport)
-        forks.begin_anew(self)
+        fork_hooks.begin_anew(self)
         atexit.register(self._deliver)
-        exits.close_at_exit(self, self._close_at_exit)
+        atexit_hooks.close_at_exit(self, self._close_at_exit)
 
     def after_fork_in_child(self) -> None:
         """The child owns nothing: what waits belongs to the parent, and its locks may be held for ever."""
@@ -70,7 +69,7 @@ class ThreadRunner(Reading):
 
         The garbage collector calls this: see `finalizer`.
         """
-        if self.over or not forks.begun():  # in a child it has nothing, and nothing can be waited for here
+        if self.over or not fork_hooks.begun():  # in a child it has nothing, and nothing can be waited for here
             return False
         unrecorded = self.recording is None or self.recording.journal.unused
         if not self.background.begun and self.core.writer.clean and unrecorded:
@@ -96,13 +95,13 @@ class ThreadRunner(Reading):
 
     def _forget(self) -> None:
         """Nobody tells it of forks and of the end of the process any more."""
-        forks.forget(self)
+        fork_hooks.forget(self)
         atexit.unregister(self._deliver)
-        exits.forget(self)
+        atexit_hooks.forget(self)
 
     def _close_dropped(self) -> None:
         with suppress(CounterError):
-            self.close(exits.LIMIT)
+            self.close(atexit_hooks.LIMIT)
         if self.stop_client is not None:
             self.stop_client()
 
@@ -119,7 +118,7 @@ class ThreadRunner(Reading):
         try:
             self._work_until(
                 lambda: writer.closed or ((goal is None or goal.reached()) and writer.accepted > accepted),
-                monotonic() + exits.rest() / 2,  # the other half is for closing, when nobody counts any more
+                monotonic() + atexit_hooks.rest() / 2,  # the other half is for closing, when nobody counts any more
             )
         except CounterError:
             pass  # whoever closes is told
@@ -309,7 +308,7 @@ class ThreadRunner(Reading):
     def _be_closed_in_child(self) -> None:
         """Not at the fork itself: multiprocessing forgets what was registered with it by then."""
         if self.in_child is None:
-            self.in_child = exits.close_in_child(self._close_at_exit)
+            self.in_child = atexit_hooks.close_in_child(self._close_at_exit)
 
     def _squeeze(self, name: Name, amount: int) -> bool:
         """The amount is counted (True), or may go into the buffer. Raises BufferFull where the option says so."""
