@@ -8,7 +8,7 @@ from typing import Any
 
 from redis_counters.drivers.chance import mint
 from redis_counters.drivers.clock import monotonic, wall
-from redis_counters.drivers.exchange.places import Place, Places, open_place
+from redis_counters.drivers.exchange.places import RegionClient, RegionClients, open_place
 from redis_counters.drivers.redis_py.lanes import REPLY_TIMEOUT
 from redis_counters.errors import UsageError
 from redis_counters.events import Observer
@@ -30,7 +30,7 @@ def make_places(
     durability: Durability | None,
     links: Iterable[Link] | None,
     observer: Observer | None,
-) -> Places[Any]:
+) -> RegionClients[Any]:
     """Return the regions and the pairs between them. Raises TypeError, UsageError for an option."""
     if observer is not None and not callable(observer):
         raise TypeError(f"observer must be callable, not {type(observer).__name__}")
@@ -42,7 +42,7 @@ def make_places(
     name = namespace_bytes(namespace)
     places = open_places(regions, make, asyncio=asyncio, durability=durability)
     try:
-        return Places(places, name, float(interval), durability, links, observer)
+        return RegionClients(places, name, float(interval), durability, links, observer)
     except BaseException:
         stop_all(places.values())
         raise
@@ -50,11 +50,11 @@ def make_places(
 
 def open_places(
     regions: Mapping[str, Any], make: Any, *, asyncio: bool, durability: Durability | None
-) -> dict[str, Place[Any]]:
+) -> dict[str, RegionClient[Any]]:
     """Return the places of regions, by name. Raises TypeError, UsageError."""
     if not isinstance(regions, Mapping):
         raise TypeError(f"regions must be a mapping from names to URLs or clients, not {type(regions).__name__}")
-    places: dict[str, Place[Any]] = {}
+    places: dict[str, RegionClient[Any]] = {}
     try:
         for name, client in regions.items():
             places[name] = open_place(name, client, make, asyncio=asyncio)
@@ -66,14 +66,14 @@ def open_places(
     return places
 
 
-def stop_all(places: Iterable[Place[Any]]) -> None:
+def stop_all(places: Iterable[RegionClient[Any]]) -> None:
     """What was started for them has ended; no connection was made yet."""
     for place in places:
         if place.opened is not None:
             place.opened.stop()
 
 
-def reading_core(places: Places[Any], place: Place[Any]) -> Core:
+def reading_core(places: RegionClients[Any], place: RegionClient[Any]) -> Core:
     """Return a core that reads the values of a region."""
     settings = make_settings(namespace=places.common.options.namespace.decode())
     return Core(settings, mint, monotonic, wall, random.random, grouped=place.transport.grouped)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from redis_counters.drivers.clock import monotonic
-from redis_counters.drivers.process.finalizer import bare
+from redis_counters.drivers.process.finalizer import without_traceback
 from redis_counters.errors import Unavailable
 from redis_counters.events import EventKind
 from redis_counters.protocol.core import Core
@@ -40,7 +40,7 @@ class Breaker:
     def failed(self, error: Unavailable) -> bool:
         """Redis did not answer, or not usefully. Returns whether that opened the breaker."""
         self.failing = True
-        kept = bare(error)
+        kept = without_traceback(error)
         with suppress(Unavailable), self.circuit:  # where the exception passes, it is counted
             raise kept
         kept.__traceback__ = kept.__context__ = None

@@ -232,7 +232,7 @@ class Core:
             self.buffer.asked.value = False
         return nothing
 
-    def squeeze(self, name: Name, amount: int) -> bool:
+    def count_if_pending(self, name: Name, amount: int) -> bool:
         """With the buffer full: the amount is counted if its counter waits already, for that takes no more memory."""
         if not self.squeezes(name, amount):
             return False

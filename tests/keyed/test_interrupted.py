@@ -12,7 +12,7 @@ import redis
 import tests.waiting as waits
 from redis_counters import Counters
 from redis_counters.drivers.threads import keyed as keyed_threads
-from redis_counters.drivers.threads.background import Bell
+from redis_counters.drivers.threads.background import AutoResetEvent
 from redis_counters.drivers.threads.keyed import PATIENCE, _Group, keyed_of
 from tests.faces.either import truth
 from tests.keyed.support import users
@@ -131,7 +131,7 @@ def test_a_handler_of_signals_that_calls_while_its_thread_waits(
                 waiting.wait(waits.PATIENCE)
             return ask(asks, deadline)
 
-        class Interrupted(Bell):
+        class Interrupted(AutoResetEvent):
             """Its first wait is where the handler comes up; in the handler's own wait the leader ends."""
 
             def wait(self, seconds: float) -> bool:
@@ -144,7 +144,7 @@ def test_a_handler_of_signals_that_calls_while_its_thread_waits(
         def call(key: str) -> None:
             answers[key] = counters.incr_once("c", key)
 
-        monkeypatch.setattr(keyed_threads, "Bell", Interrupted)
+        monkeypatch.setattr(keyed_threads, "AutoResetEvent", Interrupted)
         keyed.runner.ask = patient  # type: ignore[method-assign] # of this one runner
         threads = [threading.Thread(target=call, args=(key,), daemon=True) for key in ("leader", "interrupted")]
         for thread in threads:

@@ -11,7 +11,7 @@ import redis
 
 from redis_counters import Counters
 from redis_counters.drivers.threads import keyed as keyed_threads
-from redis_counters.drivers.threads.background import Bell
+from redis_counters.drivers.threads.background import AutoResetEvent
 from redis_counters.drivers.threads.keyed import KeyedThreads, _Group, keyed_of
 from redis_counters.protocol.keyed.calls import Like
 from tests.servers import RealServer
@@ -83,7 +83,7 @@ def test_who_is_interrupted_leaves_nobody_asleep(
     """The first to be woken, the last, or who would lead next: all others have their answers, without any patience."""
     cut = threading.Event()
 
-    class Breaking(Bell):
+    class Breaking(AutoResetEvent):
         def wait(self, seconds: float) -> bool:
             if threading.current_thread().name not in broken:
                 return super().wait(seconds)
@@ -99,7 +99,7 @@ def test_who_is_interrupted_leaves_nobody_asleep(
         )
 
     monkeypatch.setattr(keyed_threads, "PATIENCE", LONG)
-    monkeypatch.setattr(keyed_threads, "Bell", Breaking)
+    monkeypatch.setattr(keyed_threads, "AutoResetEvent", Breaking)
     with redis.Redis(port=any_server.port) as client, Counters(client) as counters:
         callers = Callers(counters, cut_off if when == "while it is sent" else lambda: None)
         for key in KEYS:
@@ -119,7 +119,7 @@ def test_who_is_interrupted_leaves_nobody_asleep(
 def test_nobody_waits_for_a_handler_of_signals(any_server: RealServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """The main thread is in the middle of those who were sent, and is busy until all others have their answers."""
 
-    class Busy(Bell):
+    class Busy(AutoResetEvent):
         def wait(self, seconds: float) -> bool:
             if threading.current_thread() is threading.main_thread():
                 for key in KEYS[2:]:
@@ -133,7 +133,7 @@ def test_nobody_waits_for_a_handler_of_signals(any_server: RealServer, monkeypat
         callers = Callers(counters)
         for key in KEYS[:2]:
             callers.call(key)
-        monkeypatch.setattr(keyed_threads, "Bell", Busy)
+        monkeypatch.setattr(keyed_threads, "AutoResetEvent", Busy)
         assert counters.incr_once("c", "main") is True
         callers.join()
         assert callers.answers == dict.fromkeys(["first", *KEYS], True)

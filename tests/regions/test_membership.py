@@ -11,7 +11,7 @@ import pytest
 
 import redis_counters.asyncio
 from redis_counters import Counters, Event, Exchange, Refused, SchemaMismatch, Unavailable, UsageError
-from redis_counters.drivers.exchange.places import Place
+from redis_counters.drivers.exchange.places import RegionClient
 from redis_counters.protocol.wire.keys import DEFAULT_BUCKETS, KeySpace
 from redis_counters.protocol.wire.marks import EVICTED as VOID
 from redis_counters.protocol.wire.marks import field_of
@@ -208,7 +208,7 @@ def test_what_was_opened_for_wrong_links_is_closed(two: Regions, monkeypatch: py
         ended: list[str] = []
         end = exchange._runner.end
 
-        def noted(places: Iterable[Place[Any]]) -> None:
+        def noted(places: Iterable[RegionClient[Any]]) -> None:
             every = list(places)
             ended.extend(place.name for place in every)
             end(every)

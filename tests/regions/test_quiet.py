@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from redis_counters import Unavailable
-from redis_counters.drivers.exchange.places import Places
+from redis_counters.drivers.exchange.places import RegionClients
 from redis_counters.drivers.exchange.threads import drive
 from redis_counters.protocol.exchange.beats import beats_in
 from redis_counters.protocol.exchange.pair import Pair
@@ -28,7 +28,7 @@ class Simulated:
     def __init__(self, here: Regions) -> None:
         self.now = 1000.0
         exchange = here.exchange(interval=0.2)
-        self.places: Places[object] = exchange._places
+        self.places: RegionClients[object] = exchange._places
         options = self.places.common.options
         self.places.common.options = replace(options, clock=lambda: self.now, chance=lambda: 0.5)
         self.pairs = {link: Pair(link[0].encode(), link[1].encode(), self.places.common) for link in self.places.pairs}

@@ -9,7 +9,7 @@ from redis_counters.drivers.clock import monotonic
 BEAT = 0.1  # seconds between looks at whether to end, while an answer is awaited
 
 
-class Limit:
+class RunLimit:
     """Until when those who work for a `run_once` go on; ``over``: it has ended, however it did."""
 
     def __init__(self, timeout: float | None) -> None:

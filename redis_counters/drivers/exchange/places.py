@@ -30,7 +30,7 @@ NOT_GIVEN = "not among the regions of this exchange"
 MOMENT = 0.02  # seconds until it is looked whether another pair is done with what this one needs, too
 
 
-class Place(NamedTuple, Generic[T]):
+class RegionClient(NamedTuple, Generic[T]):
     """A region: how it is asked, and what is to be ended with the exchange, if it made the client."""
 
     name: str
@@ -38,15 +38,15 @@ class Place(NamedTuple, Generic[T]):
     opened: Opened | None
 
 
-def open_place(name: str, client: object, make: Any, *, asyncio: bool) -> Place[Any]:
+def open_place(name: str, client: object, make: Any, *, asyncio: bool) -> RegionClient[Any]:
     """Return the place of a region, given as URL or client. Raises TypeError, UsageError."""
     check_name(name)
     try:
         if not isinstance(client, str):
-            return Place(name, make(client), None)
+            return RegionClient(name, make(client), None)
         opened = open_url(client, asyncio=asyncio)
         try:
-            return Place(name, make(opened.client), opened)
+            return RegionClient(name, make(opened.client), opened)
         except BaseException:
             opened.stop()
             raise
@@ -54,12 +54,12 @@ def open_place(name: str, client: object, make: Any, *, asyncio: bool) -> Place[
         raise UsageError(f"region {name}: {error}") from error
 
 
-class Places(Generic[T]):
+class RegionClients(Generic[T]):
     """All regions and pairs of one exchange."""
 
     def __init__(
         self,
-        places: Mapping[str, Place[T]],
+        places: Mapping[str, RegionClient[T]],
         namespace: bytes,
         interval: float,
         durability: Durability | None,

@@ -15,8 +15,8 @@ from redis_counters.drivers.exchange.places import (
     MOST_PAUSE,
     NOT_GIVEN,
     Attempts,
-    Place,
-    Places,
+    RegionClient,
+    RegionClients,
     of_region,
     parted,
     too_late,
@@ -37,7 +37,7 @@ T = TypeVar("T")
 class TaskExchange:
     """Drives an exchange with tasks of one event loop."""
 
-    def __init__(self, places: Places[AwaitedTransport]) -> None:
+    def __init__(self, places: RegionClients[AwaitedTransport]) -> None:
         self.places = places
         self.ended = False
         self._reset()
@@ -55,7 +55,7 @@ class TaskExchange:
         for place in self.places.places.values():
             place.transport.drop_connections(of_parent=True)
 
-    def opened(self) -> Mapping[str, Place[AwaitedTransport]]:
+    def opened(self) -> Mapping[str, RegionClient[AwaitedTransport]]:
         """Return the regions. Raises Unavailable, if the exchange is closed."""
         fork_hooks.notice()
         places = self.places.places
@@ -84,7 +84,7 @@ class TaskExchange:
             places, self.places.places = self.places.places, {}
             await self.end(places.values())
 
-    async def end(self, places: Iterable[Place[AwaitedTransport]]) -> None:
+    async def end(self, places: Iterable[RegionClient[AwaitedTransport]]) -> None:
         """What was made for these regions is ended."""
         for place in places:
             with suppress(Exception):
@@ -257,7 +257,7 @@ class TaskExchange:
 class Lanes:
     """A connection to each of two regions, open as long as it is entered."""
 
-    def __init__(self, two: Sequence[Place[AwaitedTransport]], places: Places[AwaitedTransport]) -> None:
+    def __init__(self, two: Sequence[RegionClient[AwaitedTransport]], places: RegionClients[AwaitedTransport]) -> None:
         self._two = two
         self._places = places
         self._stack = AsyncExitStack()

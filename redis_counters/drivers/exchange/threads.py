@@ -13,15 +13,15 @@ from typing import Any, TypeVar
 
 from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.deadline import Deadline
-from redis_counters.drivers.exchange.limit import BEAT, Limit, seconds_until
+from redis_counters.drivers.exchange.limit import BEAT, RunLimit, seconds_until
 from redis_counters.drivers.exchange.places import (
     CLOSED,
     MOMENT,
     MOST_PAUSE,
     NOT_GIVEN,
     Attempts,
-    Place,
-    Places,
+    RegionClient,
+    RegionClients,
     of_region,
     parted,
     too_late,
@@ -48,7 +48,7 @@ class Ended(Exception):  # noqa: N818 - nothing went wrong
 class ThreadExchange:
     """Drives an exchange with threads."""
 
-    def __init__(self, places: Places[Transport]) -> None:
+    def __init__(self, places: RegionClients[Transport]) -> None:
         self.places = places
         self._reset()
         fork_hooks.begin_anew(self)
@@ -71,7 +71,7 @@ class ThreadExchange:
         for place in self.places.places.values():
             place.transport.begin_in_child()
 
-    def opened(self) -> Mapping[str, Place[Transport]]:
+    def opened(self) -> Mapping[str, RegionClient[Transport]]:
         """Return the regions. Raises Unavailable, if the exchange is closed."""
         fork_hooks.notice()
         if threading.Lock is not self.made_of and not self.running and not self.ended.is_set():
@@ -103,7 +103,7 @@ class ThreadExchange:
             places, self.places.places = self.places.places, {}
         self.end(places.values())
 
-    def end(self, places: Iterable[Place[Transport]]) -> None:
+    def end(self, places: Iterable[RegionClient[Transport]]) -> None:
         """What was made for these regions is ended."""
         for place in places:
             if place.opened is not None:
@@ -184,7 +184,7 @@ class ThreadExchange:
         finally:
             busy.release()
 
-    def _check(self, link: Link, pair: Pair, limit: Limit | None = None) -> None:
+    def _check(self, link: Link, pair: Pair, limit: RunLimit | None = None) -> None:
         """While an answer is awaited."""
         if not self._takes_part(link, pair) or (limit is not None and limit.reached()):
             raise Ended
@@ -198,7 +198,7 @@ class ThreadExchange:
     def run_once(self, timeout: float | None) -> None:
         """Raises the first error of a pair that did not get through, when all others have."""
         self.opened()
-        limit = Limit(timeout)
+        limit = RunLimit(timeout)
         errors: dict[Link, CounterError] = {}
         pairs = self.places.pairs
         pool = ThreadPoolExecutor(MOST_THREADS, "redis-counters-exchange-once")
@@ -219,7 +219,7 @@ class ThreadExchange:
         for error in errors.values():
             raise error
 
-    def _once(self, link: Link, pair: Pair, what: str, limit: Limit) -> CounterError | None:
+    def _once(self, link: Link, pair: Pair, what: str, limit: RunLimit) -> CounterError | None:
         """Return what a pair failed with, at last."""
         attempts = Attempts()
         everything = pair.pull_all if what == "pull" else pair.compare_all
@@ -255,7 +255,7 @@ class ThreadExchange:
         Without a deadline of the whole each question has its own: a walk over all keys may take long.
         """
         found: Mapping[bytes, Any] | None = None
-        limit = Limit(None)
+        limit = RunLimit(None)
         pool = ThreadPoolExecutor(MOST_THREADS, "redis-counters-regions")
         try:
             while True:
@@ -274,13 +274,13 @@ class ThreadExchange:
 
     def ask(self, name: str, plan: Generator[list[Command], list[object], T], deadline: Deadline) -> T:
         """Return what a plan comes to at a region. Raises our errors."""
-        result: Any = self._ask(name, plan, Limit(None), deadline)
+        result: Any = self._ask(name, plan, RunLimit(None), deadline)
         if isinstance(result, CounterError):
             raise of_region(result, name) or result
         return result  # type: ignore[no-any-return]
 
     def _ask(
-        self, name: str, plan: Generator[list[Command], list[object], Any], limit: Limit, deadline: Deadline | None
+        self, name: str, plan: Generator[list[Command], list[object], Any], limit: RunLimit, deadline: Deadline | None
     ) -> object:
         """Return what a plan comes to at a region, or our error."""
         place = self.places.places.get(name)
@@ -311,7 +311,7 @@ class ThreadExchange:
 class Lanes:
     """A connection to each of two regions, open as long as it is entered."""
 
-    def __init__(self, places: Sequence[Place[Transport]], all_places: Places[Transport]) -> None:
+    def __init__(self, places: Sequence[RegionClient[Transport]], all_places: RegionClients[Transport]) -> None:
         self._two = places
         self._places = all_places
         self._stack = ExitStack()

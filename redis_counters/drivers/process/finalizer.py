@@ -25,7 +25,7 @@ def when_dropped(face: object, end: Callable[[], bool]) -> None:
     weakref.finalize(face, _dropped, repr(face), end).atexit = False
 
 
-def bare(error: E) -> E:
+def without_traceback(error: E) -> E:
     """Return the same error, without where it came up."""
     return copy.copy(error)
 

@@ -9,7 +9,7 @@ from redis_counters.protocol.wire.commands import Command, ErrorReply, NoAnswer
 from redis_counters.protocol.wire.refusals import error_for
 
 
-class Asked:
+class PartialReplies:
     """Commands that may be repeated; those that have their answers are not, for a second one may be another."""
 
     def __init__(self, commands: Sequence[Command]) -> None:

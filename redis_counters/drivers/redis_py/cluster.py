@@ -21,13 +21,13 @@ from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.pacing import again_options
 from redis_counters.drivers.redis_py import inherited
-from redis_counters.drivers.redis_py.asked import Asked
+from redis_counters.drivers.redis_py.asked import PartialReplies
 from redis_counters.drivers.redis_py.clients import KnownConnections, disconnect_idle
 from redis_counters.drivers.redis_py.errands import Errand, TooLate
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.redis_py.hash_slots import BROKEN, REST, Address, HashSlots, primaries_in
 from redis_counters.drivers.redis_py.lanes import REPLY_TIMEOUT, BlockingLane, Exchanging
-from redis_counters.drivers.redis_py.under_way import ASKING, EVERYWHERE, Sent, UnderWay
+from redis_counters.drivers.redis_py.under_way import ASKING, EVERYWHERE, InFlight, Sent
 from redis_counters.errors import CounterError, Unavailable
 from redis_counters.protocol.wire.answers import all_answered
 from redis_counters.protocol.wire.commands import Command, NoAnswer
@@ -66,7 +66,7 @@ class Cluster(HashSlots):
     def ask_each(self, commands: Sequence[Command], deadline: Deadline | None = None) -> list[object]:
         from tenacity import Retrying
 
-        asked = Asked(commands)
+        asked = PartialReplies(commands)
         deadline = deadline or Deadline()
         try:
             for attempt in Retrying(**again_options()):
@@ -182,7 +182,7 @@ class ClusterLane(Exchanging):
         self._deadline = deadline
         self.patient = patient
         self._lanes: dict[Address, BlockingLane] = {}
-        self._under_way = UnderWay(cluster)
+        self._under_way = InFlight(cluster)
 
     def __enter__(self) -> ClusterLane:
         self._cluster.look_up(self._until())

@@ -21,13 +21,13 @@ from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.pacing import again_options
 from redis_counters.drivers.redis_py import inherited
-from redis_counters.drivers.redis_py.asked import Asked
+from redis_counters.drivers.redis_py.asked import PartialReplies
 from redis_counters.drivers.redis_py.cancelling import seen
 from redis_counters.drivers.redis_py.clients import KnownConnections
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.redis_py.hash_slots import BROKEN, REST, Address, HashSlots, primaries_in
 from redis_counters.drivers.redis_py.lanes import REPLY_TIMEOUT, AsyncioLane, AwaitedExchanging
-from redis_counters.drivers.redis_py.under_way import ASKING, EVERYWHERE, Sent, UnderWay
+from redis_counters.drivers.redis_py.under_way import ASKING, EVERYWHERE, InFlight, Sent
 from redis_counters.errors import CounterError, Unavailable
 from redis_counters.protocol.wire.answers import all_answered
 from redis_counters.protocol.wire.commands import Command, NoAnswer
@@ -64,7 +64,7 @@ class ClusterAsyncio(HashSlots):
     async def ask_each(self, commands: Sequence[Command], deadline: Deadline | None = None) -> list[object]:
         from tenacity import AsyncRetrying
 
-        asked = Asked(commands)
+        asked = PartialReplies(commands)
         deadline = deadline or Deadline()
         try:
             async for attempt in AsyncRetrying(**again_options()):
@@ -210,7 +210,7 @@ class ClusterLaneAsyncio(AwaitedExchanging):
         self._deadline = deadline
         self.patient = patient
         self._lanes: dict[Address, AsyncioLane] = {}
-        self._under_way = UnderWay(cluster)
+        self._under_way = InFlight(cluster)
 
     async def __aenter__(self) -> ClusterLaneAsyncio:
         await self._cluster.look_up(self._until())

@@ -52,7 +52,7 @@ def least(answers: Sequence[object]) -> object:
     return min(answers)  # type: ignore[type-var]
 
 
-class UnderWay:
+class InFlight:
     """What was sent in a lane, to which servers, and what has an answer."""
 
     def __init__(self, slots: HashSlots) -> None:

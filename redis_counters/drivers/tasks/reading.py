@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.pacing import all_of, closed
-from redis_counters.drivers.process.finalizer import bare
+from redis_counters.drivers.process.finalizer import without_traceback
 from redis_counters.drivers.redis_py.clients import LEAST_PAUSE, MOST_PAUSE
 from redis_counters.drivers.redis_py.errors import lacks_connection, no_connection_left
 from redis_counters.drivers.tasks.flusher import Flusher
@@ -83,7 +83,7 @@ class Reading(Flusher):
                 return claim.values
             return claim.values | await self.ask(all_of(reads.fetch(claim.missing, claim.values)), deadline)
         except CounterError as error:
-            failure = bare(with_outcome(error, Outcome.NOT_APPLIED))
+            failure = without_traceback(with_outcome(error, Outcome.NOT_APPLIED))
             raise
         finally:
             ticket.over = True
@@ -102,7 +102,7 @@ class Reading(Flusher):
                 raise Unavailable(f"Redis is not reachable: {deadline.words}")
             failure = reads.failure(names, since)
             if failure is not None:
-                raise bare(failure)
+                raise without_traceback(failure)
             claim = reads.claim(names, max_age, since, ticket)
             if not claim.busy:
                 return claim

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from redis_counters.drivers.breaker import Breaker
 from redis_counters.drivers.pacing import kept_if_refused, open_recording, round_error, unforeseen
 from redis_counters.drivers.process import atexit_hooks, fork_hooks
-from redis_counters.drivers.process.finalizer import bare
+from redis_counters.drivers.process.finalizer import without_traceback
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.transport import AwaitedTransport
 from redis_counters.errors import Refused, Unavailable, UsageError
@@ -115,7 +115,7 @@ class Rounds(ABC):
             self.core.failed(kept_if_refused(ours), error)
             if isinstance(told, Unavailable) and told is not error:  # not what Redis answers
                 self.breaker.failed(told)
-            self.refusal = bare(ours) if isinstance(ours, Refused) else None
+            self.refusal = without_traceback(ours) if isinstance(ours, Refused) else None
             if ours is error:
                 raise
             raise ours from error

@@ -23,7 +23,7 @@ from redis_counters.drivers.pacing import (
     settle_flush,
 )
 from redis_counters.drivers.process import atexit_hooks, fork_hooks
-from redis_counters.drivers.process.finalizer import bare
+from redis_counters.drivers.process.finalizer import without_traceback
 from redis_counters.drivers.tasks.reading import Reading
 from redis_counters.drivers.tasks.rounds import running_loop, set_within
 from redis_counters.drivers.transport import AwaitedTransport
@@ -122,7 +122,7 @@ class TaskRunner(Reading):
             return True
         self.awake.set()
         if writer.full:
-            if self.core.squeeze(name, amount):
+            if self.core.count_if_pending(name, amount):
                 return True
             if writer.full:
                 raise buffer_full(self.core, name)
@@ -231,7 +231,7 @@ class TaskRunner(Reading):
         rounds = self.rounds
         while not done() and not self.stopped:
             if self.refusal is not None and self.rounds > rounds + 1:
-                raise bare(self.refusal)
+                raise without_traceback(self.refusal)
             self.urgent.set()
             self.awake.set()
             rest = deadline - monotonic()

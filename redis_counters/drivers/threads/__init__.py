@@ -5,7 +5,7 @@ The thread is started by the first increment, also in the child of a fork, and i
 then.
 
 An exception of a signal handler (Ctrl-C) may come up in the main thread anywhere. So locks are entered by ``with`` and
-are those of C; `threading.Condition` and `Event` are not used (see `Bell`).
+are those of C; `threading.Condition` and `Event` are not used (see `AutoResetEvent`).
 """
 
 from redis_counters.drivers.threads.runner import ThreadRunner

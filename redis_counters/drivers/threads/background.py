@@ -18,7 +18,7 @@ HELP = 1.0  # seconds after which who waits for it helps, and says nothing: the 
 RETRY = 0.5  # seconds until a thread that could not be started is tried again
 
 
-class Bell:
+class AutoResetEvent:
     """An event that is over once it was noticed.
 
     Made of a lock and nothing else: `threading.Event` and `Condition` are Python code, and an exception out of a signal
@@ -87,8 +87,8 @@ class Background:
         self._report = report
         self._slack = slack  # seconds that the flusher may rest between two looks
         self._lock = threading.RLock()
-        self.asked = Bell()  # there is something to do
-        self.helping = Bell()  # a round has begun, or all is over
+        self.asked = AutoResetEvent()  # there is something to do
+        self.helping = AutoResetEvent()  # a round has begun, or all is over
         self.connecting = False  # it may take long, and cannot be told from not running
         self.stopped = False
         self.absent = False  # the flusher cannot be started, or was asked and did not come: callers do the work

@@ -172,21 +172,23 @@ class Flusher(Rounds):
             if self.recording is not None:
                 self.recording.bury()
 
-    def _flush_now_and_then(self) -> None:
+    def _flush_inline_if_due(self) -> None:
         """With no thread that does it, a caller flushes once per interval; less often while that fails."""
         if self.core.writer.events:
             self.publish()
         if not self.background.absent or self.rounding.locked():
             return
         begun = monotonic()
-        if begun < self.here_at or self._nothing_to_do():
+        if begun < self.inline_flush_due or self._nothing_to_do():
             return
         interval = self.core.settings.flush_interval
-        self.here_at = begun + interval
+        self.inline_flush_due = begun + interval
         try:
             self.round()
-            self.here_pause = 0.0
+            self.inline_backoff = 0.0
         except CounterError:
             now = monotonic()
-            self.here_pause = min(max(2 * self.here_pause, interval), MOST_PAUSE)
-            self.here_at = now + max(self.here_pause, now - begun)  # at most half of the time is spent on waiting
+            self.inline_backoff = min(max(2 * self.inline_backoff, interval), MOST_PAUSE)
+            self.inline_flush_due = now + max(
+                self.inline_backoff, now - begun
+            )  # at most half of the time is spent on waiting

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.pacing import closed
-from redis_counters.drivers.threads.background import Bell
+from redis_counters.drivers.threads.background import AutoResetEvent
 from redis_counters.errors import CounterError, Unavailable
 from redis_counters.protocol.keyed.batch import KeyedBatches
 from redis_counters.protocol.keyed.calls import Call
@@ -46,7 +46,7 @@ class _Group:
     def __init__(self, calls: Sequence[Call]) -> None:
         self.calls = calls
         self.thread = threading.current_thread()
-        self.bell = Bell()
+        self.bell = AutoResetEvent()
         self.deadline = Deadline()
         self.next: _Group | None = None
         self.done = False

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.pacing import closed
-from redis_counters.drivers.process.finalizer import bare
+from redis_counters.drivers.process.finalizer import without_traceback
 from redis_counters.drivers.redis_py.clients import LEAST_PAUSE, MOST_PAUSE
 from redis_counters.drivers.redis_py.errors import lacks_connection, no_connection_left
-from redis_counters.drivers.threads.background import Bell
+from redis_counters.drivers.threads.background import AutoResetEvent
 from redis_counters.drivers.threads.flusher import Flusher
 from redis_counters.errors import CounterError, Outcome, Unavailable, with_outcome
 from redis_counters.protocol.read.cache import FetchLease, FetchPlan
@@ -96,7 +96,7 @@ class Reading(Flusher):
             raise closed()
         reads = self.core.reads
         if self.background.absent:
-            self._flush_now_and_then()
+            self._flush_inline_if_due()
         failure: CounterError | None = None
         ticket = _OwnTicket()
         deadline = Deadline()
@@ -116,7 +116,7 @@ class Reading(Flusher):
                         reads.forget(name)
             return values
         except CounterError as error:
-            failure = bare(with_outcome(error, Outcome.NOT_APPLIED))
+            failure = without_traceback(with_outcome(error, Outcome.NOT_APPLIED))
             raise
         finally:
             ticket.over = True
@@ -133,14 +133,14 @@ class Reading(Flusher):
 
         Where this thread itself is the one that fetches, it would wait for ever: the claim is still ``busy`` then.
         """
-        reads, since, bell = self.core.reads, self.core.clock(), Bell()
+        reads, since, bell = self.core.reads, self.core.clock(), AutoResetEvent()
         try:
             self.readers.append(bell)
             while True:
                 with self.lock:
                     failure = reads.failure(names, since)
                     if failure is not None:
-                        raise bare(failure)
+                        raise without_traceback(failure)
                     claim = reads.claim(names, max_age, since, ticket)
                     waits_for_itself = any(_fetches_already(reads.fetching.get(name)) for name in claim.missing)
                 if not claim.busy or waits_for_itself:

@@ -11,9 +11,9 @@ from redis_counters.drivers.breaker import Breaker
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.pacing import kept_if_refused, open_recording, round_error, unforeseen
 from redis_counters.drivers.process import fork_hooks
-from redis_counters.drivers.process.finalizer import bare
+from redis_counters.drivers.process.finalizer import without_traceback
 from redis_counters.drivers.redis_py.errors import translate
-from redis_counters.drivers.threads.background import Background, Bell
+from redis_counters.drivers.threads.background import AutoResetEvent, Background
 from redis_counters.drivers.transport import Transport
 from redis_counters.errors import Refused, Unavailable
 from redis_counters.events import publish
@@ -56,19 +56,19 @@ class Rounds(ABC):
         self.made_of = threading.Lock  # all that is made here
         self.lock = threading.RLock()
         self.closing = threading.RLock()  # one close() at a time
-        self.readers: list[Bell] = []  # who waits until somebody's fetch is over
-        self.urgent = Bell()  # somebody waits for a flush
-        self.ended = Bell()  # the client was closed
+        self.readers: list[AutoResetEvent] = []  # who waits until somebody's fetch is over
+        self.urgent = AutoResetEvent()  # somebody waits for a flush
+        self.ended = AutoResetEvent()  # the client was closed
         self.rounding = threading.Lock()  # one round at a time,
         self.rounder: threading.Thread | None = None  # by this thread,
         self.steps: Steps | None = None  # and this is it, if it is one of flushing
         self.in_round = False
         self.keyed: KeyedThreads | None = None  # made when it is needed
         self.rounds = 0
-        self.waiters: list[tuple[Callable[[], bool], Bell]] = []  # what callers wait for
+        self.waiters: list[tuple[Callable[[], bool], AutoResetEvent]] = []  # what callers wait for
         self.refusal: Refused | None = None  # what the last round as a whole was refused for
         self.expecting = 0.0  # somebody asked: until then something may come
-        self.here_at, self.here_pause = 0.0, 0.0  # when a caller may flush, if no thread does
+        self.inline_flush_due, self.inline_backoff = 0.0, 0.0  # when a caller may flush, if no thread does
         self.in_child: Callable[[], object] | None = None
 
     def begin_here(self) -> None:
@@ -129,7 +129,7 @@ class Rounds(ABC):
                     self.core.failed(kept_if_refused(ours), error)
                     if isinstance(told, Unavailable) and told is not error:  # not what Redis answers
                         self.breaker.failed(told)
-                    self.refusal = bare(ours) if isinstance(ours, Refused) else None
+                    self.refusal = without_traceback(ours) if isinstance(ours, Refused) else None
                 if ours is error:
                     raise
                 raise ours from error

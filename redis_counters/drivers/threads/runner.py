@@ -23,8 +23,8 @@ from redis_counters.drivers.pacing import (
     settle_flush,
 )
 from redis_counters.drivers.process import atexit_hooks, fork_hooks
-from redis_counters.drivers.process.finalizer import bare
-from redis_counters.drivers.threads.background import HELP, Bell
+from redis_counters.drivers.process.finalizer import without_traceback
+from redis_counters.drivers.threads.background import HELP, AutoResetEvent
 from redis_counters.drivers.threads.patched import check_in_time, remake
 from redis_counters.drivers.threads.reading import Reading
 from redis_counters.drivers.transport import Transport
@@ -153,7 +153,7 @@ class ThreadRunner(Reading):
             with self.lock:
                 self.core.count(name, amount)
                 self.core.writer.absorb()
-            self._flush_now_and_then()
+            self._flush_inline_if_due()
             return True
         if self.core.writer.full and self._squeeze(name, amount):
             return True
@@ -168,7 +168,7 @@ class ThreadRunner(Reading):
             self.recording.count(name, amount)
         if not awake:
             self._absorb()
-            self._flush_now_and_then()
+            self._flush_inline_if_due()
 
     def flush(self, timeout: float | None, only: bytes | None = None) -> None:
         self.begin_here()
@@ -254,7 +254,7 @@ class ThreadRunner(Reading):
         with self.lock:
             if done():  # for who has counted nothing no thread is started
                 return
-        background, bell = self.background, Bell()
+        background, bell = self.background, AutoResetEvent()
         if not background.start():
             self._work_here(done, deadline)
             return
@@ -267,7 +267,7 @@ class ThreadRunner(Reading):
                     if done() or self.stopped:
                         return
                     if self.refusal is not None and self.rounds > rounds + 1:
-                        raise bare(self.refusal)
+                        raise without_traceback(self.refusal)
                 now = monotonic()
                 if now >= deadline:
                     return
@@ -316,7 +316,7 @@ class ThreadRunner(Reading):
             if self.refusing:
                 raise closed(name)
             with self.lock:
-                if self.core.squeeze(name, amount):
+                if self.core.count_if_pending(name, amount):
                     return True
                 if not self.core.writer.full:
                     return False
@@ -329,14 +329,14 @@ class ThreadRunner(Reading):
             self._work_here(lambda: not self.core.writer.full, monotonic() + 0.1)
             return
         self.urgent.ring()
-        waiter = (lambda: not self.core.writer.full, Bell())
+        waiter = (lambda: not self.core.writer.full, AutoResetEvent())
         try:
             self.waiters.append(waiter)
             waiter[1].wait(0.1)
         finally:
             self._no_longer_waits(waiter)
 
-    def _no_longer_waits(self, waiter: tuple[Callable[[], bool], Bell]) -> None:
+    def _no_longer_waits(self, waiter: tuple[Callable[[], bool], AutoResetEvent]) -> None:
         if waiter in self.waiters:
             self.waiters.remove(waiter)
         if not self.waiters:

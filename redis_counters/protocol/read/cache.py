@@ -127,7 +127,7 @@ class ReadCache:
         if max_age != 0 or since is not None:
             self.writer.drain()
             for name in missing:
-                value = self._will_do(name, max_age, since)
+                value = self._usable(name, max_age, since)
                 if value is not None:
                     values[name] = value
             if values:
@@ -139,7 +139,7 @@ class ReadCache:
         self.fetching.update(mine)
         return FetchPlan(values, missing, False)
 
-    def _will_do(self, name: bytes, max_age: float | None, since: float | None) -> CounterValue | None:
+    def _usable(self, name: bytes, max_age: float | None, since: float | None) -> CounterValue | None:
         if max_age != 0:
             value = self.cached(name, max_age)
             if value is None and name in self.fetching:  # somebody is about to know better: this will do until then

@@ -86,7 +86,7 @@ class Actor:
         self.probe = False  # an empty flush is wanted, to see whether it still does
         self.look = False  # its record is to be read, which costs less, see `looks`
         self.last_looked = opened  # when the record was read, and was as it should be
-        self.hesitates = False  # it was silent for so long that it may be gone: it asks before it tells anything new
+        self.must_probe_first = False  # silent for so long that it may be gone: it asks before it tells
         self.unfolded: list[bytes] = []  # keys that folding has still to do
         self.folding: list[bytes] = []  # keys in the fold on its way
         self.known_applied: Applied | None = None
@@ -200,12 +200,12 @@ class Actor:
         taken: tuple[Collection[bytes], Collection[bytes], Collection[bytes]] | None
         if self.unknown is not None:
             taken = self.unknown.totals
-            if self.hesitates:  # what GONE leaves in doubt is what was sent: no more than had been
+            if self.must_probe_first:  # what GONE leaves in doubt is what was sent: no more than had been
                 totals = self.unknown.totals
         else:
-            taken = self._take(limit) if not self.hesitates else None
+            taken = self._take(limit) if not self.must_probe_first else None
         if taken is None:
-            if not self.probe and not (self.hesitates and not self.clean):
+            if not self.probe and not (self.must_probe_first and not self.clean):
                 return None
             taken = ((), (), ())
         plus, minus, shards = totals

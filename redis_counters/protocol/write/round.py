@@ -51,14 +51,14 @@ def run_flush(writer: Writer, clock: Callable[[], float]) -> Steps:
     A script that Redis does not know is repaired alone: of the commands on their way only those that did not run are
     sent again. If the generator is closed early, the commands on their way count as unanswered.
     """
-    if writer.torn:
-        writer.mend()
+    if writer.interrupted_round:
+        writer.requeue_all()
     try:
         yield from _send_all(writer, clock)
     except (CounterError, GeneratorExit):
         raise
     except BaseException:  # of a signal handler, in the middle of something
-        writer.torn = True
+        writer.interrupted_round = True
         raise
 
 

@@ -57,7 +57,7 @@ class Writer(Outstanding):
         self.looks = Looks()
         self._accepted_before = 0  # by the beginning of the last round
         self.closing = False
-        self.torn = False  # a round was ended in the middle of something, see `mend`
+        self.interrupted_round = False  # a round was ended in the middle of something, see `requeue_all`
         self.round_open = False  # the round's batch has not all its places yet
         self.full = False  # as many names wait as are allowed to
         self._turn = 0
@@ -100,7 +100,7 @@ class Writer(Outstanding):
         if self.looks.due(self.actors(), now):
             self.looks.begin(self.actors(), now)
 
-    def mend(self) -> None:
+    def requeue_all(self) -> None:
         """After an exception in the middle of a round (out of a signal handler): what may be half done is done again.
 
         What is not acknowledged is sent again, as by a fail-over, but for what Redis refused; nothing is on its way.
@@ -117,7 +117,7 @@ class Writer(Outstanding):
                 told = self.buckets[bucket0].tables[SlotKind.SHARDS].acknowledged.get(key0, 0)
                 if told:
                     gates.answered(key0, told, None)
-        self.torn = False
+        self.interrupted_round = False
 
     def place_some(self) -> None:
         """One chunk's worth of the round's batch has its places, so that sending need not wait for all of it."""
@@ -148,7 +148,7 @@ class Writer(Outstanding):
             # The current actor and the ending ones take turns in being first, so that neither waits for ever.
             bucket.turn = not bucket.turn
             for actor in bucket.actors if bucket.turn else reversed(bucket.actors):
-                actor.hesitates = now - actor.last_proved >= self.settings.actor_ttl
+                actor.must_probe_first = now - actor.last_proved >= self.settings.actor_ttl
                 command = actor.request(self.settings.max_batch)
                 if command is not None:
                     bucket.busy = True
@@ -351,7 +351,7 @@ class Writer(Outstanding):
     @property
     def clean(self) -> bool:
         """Nothing waits to be sent now."""
-        waits = self.torn or self.buffer or self.unabsorbed or any(self.early)
+        waits = self.interrupted_round or self.buffer or self.unabsorbed or any(self.early)
         return not waits and all(a.clean for a in self.actors())
 
     @property
