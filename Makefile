@@ -11,7 +11,7 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $$name && break; done)
 
 .NOTPARALLEL:
-.PHONY: help demo test simulate check format matrix bench campaign dist clean
+.PHONY: help demo test simulate check format matrix bench campaign dist release clean
 
 help: ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -47,6 +47,10 @@ campaign: $(VENV)/campaign ## let real faults happen to INCR, to pipelines and t
 dist: $(VENV)/dist ## build the sdist, and from it the wheel, into dist/
 	rm -rf dist
 	$(BIN)/python -m build
+
+release: check dist ## say whether this can be released: version, changelog, the wheel in an empty environment; publishes nothing
+	tests/smoke_wheel.sh dist/*.whl "$(PYTHON)"
+	$(BIN)/python -m tests.release
 
 clean: ## remove .venv, dist and the caches
 	rm -rf $(VENV) .venv-* dist build tests/browser/screenshots .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
