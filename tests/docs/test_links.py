@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,15 @@ def test_a_broken_link_is_found() -> None:
     """Of a missing file, of a missing heading, here and elsewhere; code is not searched for links."""
     text = "# Here I am\n[a](nowhere.md) [b](#here-i-am) [c](#there) [d](README.md#no-such-heading) `[e](code.md)`\n"
     assert broken(ROOT / "page.md", text) == ["nowhere.md", "#there", "README.md#no-such-heading"]
+
+
+@pytest.mark.parametrize("page", ["docs/extending.md", "docs/design.md", "CONTRIBUTING.md"])
+def test_files_that_are_named_are_there(page: str) -> None:
+    """Pages for those who change the code name files from the top, or from the package."""
+    named = set(re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.(?:py|lua|md))`", (ROOT / page).read_text()))
+    assert named
+    places = (ROOT, ROOT / "redis_counters", ROOT / "redis_counters" / "protocol", ROOT / "lua")
+    assert [name for name in named if not any((place / name).exists() for place in places)] == []
 
 
 def test_every_page_is_in_the_index() -> None:
