@@ -233,7 +233,7 @@ def test_a_process_that_ends_with_redis_away(any_server: RealServer, tmp_path: P
             except CounterError as error:
                 print("kept in the journal" in str(error), error.pending)
             """,
-            before="from redis_counters.drivers import exits\nexits.LIMIT = 0.5\n",
+            before="from redis_counters.drivers.process import atexit_hooks\natexit_hooks.LIMIT = 0.5\n",
         )
         said = run(ended, "redis://localhost:1", tmp_path, face, mode, killed=False)
         assert said == ("" if number else "True {'x': 5}\n")
