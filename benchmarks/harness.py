@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+LEAST = 1e-9  # seconds, what the clock can tell
 TIMES = "\N{MULTIPLICATION SIGN}"  # the unit of a ratio
 
 
@@ -96,11 +97,12 @@ def per_call(call: Callable[[], object], calls: int) -> float:
     """Seconds that one call takes, without the loop round it: the difference of medians over many short loops.
 
     timeit compiles each loop anew: one loop for all would be specialized by CPython for the first callable it meets.
+    It is never 0, as few loops on a busy machine may have it.
     """
     loops = min(calls, 100)
     empty = timeit.Timer("pass").repeat(loops, calls // loops)
     calling = timeit.Timer("call()", "call = given", globals={"given": call}).repeat(loops, calls // loops)
-    return (statistics.median(calling) - statistics.median(empty)) / (calls // loops)
+    return max(statistics.median(calling) - statistics.median(empty), LEAST) / (calls // loops)
 
 
 class Empty:

@@ -18,6 +18,7 @@ from benchmarks import (
     growth,
     hot,
     imports,
+    journal,
     memory,
     once,
     pictures,
@@ -57,6 +58,7 @@ def own() -> Iterator[Server]:
         (units, 0, 11),
         (memory, 2, 6),
         (imports, 1, 0),
+        (journal, 0, 3),
     ],
     ids=lambda value: value.__name__.rpartition(".")[2] if hasattr(value, "__name__") else None,
 )
