@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import sys
 import threading
@@ -18,7 +19,7 @@ from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.redis_py import at_hand, errands
 from redis_counters.drivers.redis_py.clients import take_connection, take_connection_asyncio
 from tests.servers import RealServer
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 ERRORS: list[type[BaseException]] = [
     KeyboardInterrupt,
@@ -194,3 +195,69 @@ def test_interrupted_wherever_it_calls(any_server: RealServer, warm: bool) -> No
                 sys.setprofile(None)
         pool.release(connection)
         assert at > 5
+
+
+class Slow:
+    """A pool whose connections come when the test says so, whoever waits, and whatever cancels that."""
+
+    def __init__(self, pool: Any) -> None:
+        self.pool = pool
+        self.may_come = threading.Event()
+        self.given: list[Any] = []
+        self.released: list[Any] = []
+
+    def release(self, connection: Any) -> Any:
+        self.released.append(connection)
+        return self.pool.release(connection)
+
+    def get_connection(self, *_command: str) -> Any:
+        if isinstance(self.pool, redis.asyncio.ConnectionPool):
+            return self._get_asyncio()
+        self.may_come.wait(PATIENCE)
+        self.given.append(self.pool.get_connection())
+        return self.given[-1]
+
+    async def _get_asyncio(self) -> Any:
+        while not self.may_come.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.001)
+        self.given.append(await self.pool.get_connection())
+        return self.given[-1]
+
+
+def test_it_comes_when_nobody_waits_and_the_client_is_closed(any_server: RealServer) -> None:
+    """A connection that comes too late is closed: nobody else would, once the client has closed its pool."""
+    client = redis.Redis(port=any_server.port)
+    pool = Slow(client.connection_pool)
+    with pytest.raises(redis.TimeoutError):
+        take_connection(pool, Deadline(0.05))  # type: ignore[arg-type]
+    client.close()
+    pool.may_come.set()
+    until(lambda: pool.released, "it is given back")
+    assert pool.released == pool.given
+    assert pool.given[0]._sock is None
+
+
+def test_it_comes_when_nobody_waits_and_the_client_is_closed_asyncio(any_server: RealServer) -> None:
+    """The same in asyncio, of a taker that is late and of one that is cancelled."""
+
+    async def main() -> None:
+        for cancelled in (False, True):
+            client = redis.asyncio.Redis(port=any_server.port)
+            pool = Slow(client.connection_pool)
+            taking = asyncio.ensure_future(
+                take_connection_asyncio(pool, Deadline(5 if cancelled else 0.05))  # type: ignore[arg-type]
+            )
+            await asyncio.sleep(0.01)
+            if cancelled:
+                taking.cancel()
+            with pytest.raises(asyncio.CancelledError if cancelled else redis.TimeoutError):
+                await taking
+            await client.aclose()
+            pool.may_come.set()
+            while not pool.released:
+                await asyncio.sleep(0.001)
+            assert pool.released == pool.given
+            assert not pool.given[0].is_connected
+
+    asyncio.run(asyncio.wait_for(main(), PATIENCE))

@@ -119,7 +119,9 @@ def take_connection(pool: Pool, deadline: Deadline, *, patient: bool = True) -> 
                 if begin_taking(pool):
                     connection = _take_connection(pool)
                 else:
-                    connection = within(deadline, functools.partial(_take_connection, pool), pool.release)
+                    connection = within(
+                        deadline, functools.partial(_take_connection, pool), functools.partial(_put_back, pool)
+                    )
             finally:
                 end_taking(pool)
             return connection
@@ -211,10 +213,21 @@ async def _take_connection_asyncio(pool: Pool) -> Any:
     return connection
 
 
+def _put_back(pool: Pool, connection: Any) -> None:
+    """It came when nobody waited for it any more. It is closed: the client may have been closed meanwhile."""
+    connection.disconnect()
+    pool.release(connection)
+
+
 def _put_back_asyncio(pool: Pool, taking: asyncio.Future[Any]) -> None:
-    """It came, in spite of a cancellation, when nobody waited for it any more."""
+    """The same in asyncio, where it may come in spite of a cancellation."""
+
+    async def put_back() -> None:
+        await disconnect_now(taking.result())
+        await pool.release(taking.result())
+
     if not taking.cancelled() and taking.exception() is None:
-        _putting_back.add(putting := asyncio.ensure_future(pool.release(taking.result())))
+        _putting_back.add(putting := asyncio.ensure_future(put_back()))
         putting.add_done_callback(_putting_back.discard)
 
 
