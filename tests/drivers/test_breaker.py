@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
-from redis_counters import Event, EventKind, Unavailable
+from redis_counters import Counters, Event, EventKind, Unavailable
 from redis_counters.drivers.breaker import FAILURES
 from redis_counters.testing import LossyLink
 from tests.faces.either import FACES, Either, client_of, closed, commandstats, once, reset_stats, truth
 from tests.servers import RealServer
+from tests.waiting import PATIENCE
 
 
 async def until_opened(counters: Either) -> int:
@@ -121,3 +124,23 @@ def test_what_is_refused_does_not_open_it(any_server: RealServer, face: str) -> 
             assert await counters.get("y", max_age=0) == 0
 
     asyncio.run(main())
+
+
+def test_a_flush_that_is_over_closes_it(
+    any_server: RealServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while its round goes on: who has heard that all is in Redis may read it."""
+    over = threading.Event()
+    with Counters.from_url(any_server.url, flush_interval=60, journal=tmp_path) as counters:
+        counters.incr("x")
+        runner: Any = counters._runner
+        monkeypatch.setattr(runner.recording, "tidy", lambda: over.wait(PATIENCE))
+        for _ in range(FAILURES):
+            runner.breaker.failed(Unavailable("away"))
+        with pytest.raises(Unavailable, match="is not asked for"):
+            counters.get("y", max_age=0)
+        try:
+            counters.flush()
+            assert counters.get("x", max_age=0) == 1
+        finally:
+            over.set()

@@ -164,6 +164,7 @@ class TaskRunner(Reading):
             raise closed()
         await self._work_until(goal.reached, monotonic() + limit)
         settle_flush(self.core, goal.reached(), limit, closed=self.stopped, only=only)
+        self.breaker.succeeded()  # the round may go on with something else
 
     async def close(self, timeout: float) -> None:
         fork_hooks.notice()

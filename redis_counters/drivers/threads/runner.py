@@ -186,6 +186,7 @@ class ThreadRunner(Reading):
         self._work_until(goal.reached, monotonic() + limit)
         with self.lock:
             settle_flush(self.core, goal.reached(), limit, closed=self.stopped, only=only)
+            self.breaker.succeeded()  # the round may go on with something else
 
     def close(self, timeout: float) -> None:
         self.begin_here()
