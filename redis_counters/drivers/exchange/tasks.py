@@ -123,8 +123,10 @@ class TaskExchange:
         if pair is None:
             return
         looks = pair.metrics.looks
+        places: dict[str, RegionClient[AwaitedTransport]] = {}
         try:
-            async with Lanes([self.places.places[name] for name in link], self.places) as lanes:
+            places |= {name: self.places.places[name] for name in link}
+            async with Lanes([*places.values()], self.places) as lanes:
                 async with self._busy(link):
                     await drive(pair.connect(), lanes, link)
                 while self._takes_part(link, pair) and not pair.stale:
@@ -143,6 +145,8 @@ class TaskExchange:
             if pair.metrics.looks == looks:
                 raise ours from error
             await asyncio.sleep(max(MOMENT, self.places.common.options.interval))
+        finally:  # what was replaced meanwhile was ended before this gave its connection back, or had one
+            await self.end([place for name, place in places.items() if self.places.places.get(name) is not place])
 
     def _busy(self, link: Link) -> asyncio.Lock:
         return self.busy.setdefault(link, asyncio.Lock())
