@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from enum import Enum, auto
-from typing import NamedTuple
 
 from redis_counters.protocol.wire.commands import Command, Script, hmget
 from redis_counters.protocol.wire.keys import index_of
@@ -31,6 +30,7 @@ from redis_counters.protocol.wire.replies import BadReply, Reply
 from redis_counters.protocol.write.expiries import Expiries
 from redis_counters.protocol.write.flushes import Chunk, FlushHeader, Totals, increments, mixed
 from redis_counters.protocol.write.history import Applied, History
+from redis_counters.protocol.write.sealed import Sealed
 from redis_counters.protocol.write.slot_totals import SlotKind, SlotTotals
 
 
@@ -41,16 +41,6 @@ class Phase(Enum):
     CLOSING = auto()
     FOLDING = auto()
     DONE = auto()
-
-
-class Sealed(NamedTuple):
-    """A shard that takes no counts at present (see `reshard`), and what has to be told where, to unseal it."""
-
-    id: bytes
-    registry0: bytes
-    key0: bytes
-    shards: int
-    widened: bool = False  # that was told, since the id was learnt
 
 
 class Actor:

@@ -19,11 +19,12 @@ from redis_counters.protocol.wire.refusals import error_for, raise_refused, refu
 from redis_counters.protocol.wire.replies import Reply
 from redis_counters.protocol.wire.settings import Settings
 from redis_counters.protocol.wire.values import name_shown
-from redis_counters.protocol.write.actor import Actor, Phase, Sealed
+from redis_counters.protocol.write.actor import Actor, Phase
 from redis_counters.protocol.write.buffer import Buffer
 from redis_counters.protocol.write.frequent import Frequent
 from redis_counters.protocol.write.looks import Looks, holds
 from redis_counters.protocol.write.outstanding import Outstanding
+from redis_counters.protocol.write.sealed import Sealed
 from redis_counters.protocol.write.shard_publication import ShardPublication
 from redis_counters.protocol.write.slot_totals import ALL, SlotKind
 
