@@ -9,8 +9,8 @@ import random
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, Protocol, TypeVar
 
-from redis_counters.drivers.chance import default_display, mint
 from redis_counters.drivers.clock import monotonic, wall
+from redis_counters.drivers.identity import default_display, mint
 from redis_counters.drivers.process.wiped_page import new_sign
 from redis_counters.drivers.redis_py.lanes import REPLY_TIMEOUT
 from redis_counters.drivers.transport import AwaitedTransport, Transport

@@ -6,9 +6,9 @@ import random
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from redis_counters.drivers.chance import mint
 from redis_counters.drivers.clock import monotonic, wall
 from redis_counters.drivers.exchange.places import RegionClient, RegionClients, open_place
+from redis_counters.drivers.identity import mint
 from redis_counters.drivers.redis_py.lanes import REPLY_TIMEOUT
 from redis_counters.errors import UsageError
 from redis_counters.events import Observer

@@ -14,7 +14,7 @@ from functools import reduce
 from typing import NamedTuple
 
 from redis_counters.crdt.regional import RegionalShard, parse_text
-from redis_counters.protocol.exchange.texts import told_back, told_of
+from redis_counters.protocol.exchange.shard_text import told_back, told_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from redis_counters.errors import CounterError
-from redis_counters.protocol.exchange.beats import Beat, beats_in
+from redis_counters.protocol.exchange.heartbeats import Beat, beats_in
 from redis_counters.protocol.exchange.members import EVICTED, look
 from redis_counters.protocol.exchange.moments import Moment, moments_in, waiting
 from redis_counters.protocol.wire.answers import list_of

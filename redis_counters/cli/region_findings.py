@@ -10,7 +10,7 @@ import redis
 from redis_counters.cli.findings import Finding, Level, cut
 from redis_counters.drivers.transport import Transport
 from redis_counters.errors import CounterError
-from redis_counters.protocol.exchange.beats import Beat, beats_in
+from redis_counters.protocol.exchange.heartbeats import Beat, beats_in
 from redis_counters.protocol.exchange.members import MEMBER
 from redis_counters.protocol.wire.commands import hgetall
 from redis_counters.protocol.wire.keys import KeySpace, meta_key

@@ -18,7 +18,7 @@ from redis_counters.cli.opened import opened
 from redis_counters.cli.region_facts import Facts, check_alike, facts_of
 from redis_counters.cli.region_urls import Regions, of_region, transports, urls_by_region
 from redis_counters.cli.traffic import Traffic, behind, traffic, versions
-from redis_counters.drivers.chance import mint
+from redis_counters.drivers.identity import mint
 from redis_counters.drivers.transport import Transport
 from redis_counters.errors import CounterError, UsageError
 from redis_counters.protocol.exchange.members import MEMBER

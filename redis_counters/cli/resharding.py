@@ -12,7 +12,7 @@ import typer
 
 from redis_counters.cli import options, output
 from redis_counters.cli.keeping import connected, driven
-from redis_counters.drivers.chance import mint
+from redis_counters.drivers.identity import mint
 from redis_counters.drivers.transport import Transport
 from redis_counters.errors import CounterError, Refused, UsageError
 from redis_counters.protocol.upkeep.folding import Upkeep

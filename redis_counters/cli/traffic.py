@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from redis_counters.cli.region_facts import Facts
 from redis_counters.drivers.transport import Transport
-from redis_counters.protocol.exchange.notes import ask_for_notes, noted_in
-from redis_counters.protocol.exchange.texts import told_of
+from redis_counters.protocol.exchange.change_index import ask_for_notes, noted_in
+from redis_counters.protocol.exchange.shard_text import told_of
 from redis_counters.protocol.wire.answers import list_of
 from redis_counters.protocol.wire.commands import Command, ErrorReply, Script, hmget, pieces
 from redis_counters.protocol.wire.keys import KeySpace

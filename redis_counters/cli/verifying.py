@@ -10,8 +10,8 @@ from redis_counters.cli.differences import Gap, Known, closed, gaps, state_of
 from redis_counters.cli.keeping import driven
 from redis_counters.cli.region_facts import Facts, evicted_of
 from redis_counters.drivers.transport import Asking
+from redis_counters.protocol.exchange.change_index import ask_for_notes, noted_in
 from redis_counters.protocol.exchange.joining import walk_over
-from redis_counters.protocol.exchange.notes import ask_for_notes, noted_in
 from redis_counters.protocol.wire.answers import list_of
 from redis_counters.protocol.wire.commands import Command, ErrorReply, Script, pieces
 from redis_counters.protocol.wire.keys import KeySpace, name_of, shard_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from redis.crc import key_slot
 
-from redis_counters.drivers.redis_py.asked import passing
 from redis_counters.drivers.redis_py.hash_slots import Redirection, hash_slot_of, redirection
-from redis_counters.drivers.redis_py.under_way import ASKING, least
+from redis_counters.drivers.redis_py.in_flight import ASKING, least
+from redis_counters.drivers.redis_py.partial_replies import passing
 from redis_counters.errors import Unavailable
 from redis_counters.protocol.wire.commands import Command, ErrorReply, NoAnswer, Script, hgetall
 from redis_counters.protocol.wire.keys import KeySpace, meta_key

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from redis_counters import Counters
-from redis_counters.drivers import chance
+from redis_counters.drivers import identity
 from redis_counters.drivers.redis_py import lanes, wire
 from redis_counters.protocol.wire.commands import Command
 from tests.faces.either import FACES, Either, truth
@@ -140,7 +140,7 @@ def test_nothing_that_two_processes_share_is_an_identity(
     tokens = set()
     for _ in range(50):
         random.seed(0)
-        tokens.add(chance.mint())
+        tokens.add(identity.mint())
     assert len(tokens) == 50
     clients = []
     for _ in range(20):

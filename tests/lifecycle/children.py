@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from redis_counters.drivers.redis_py import inherited
+from redis_counters.drivers.redis_py import after_fork
 
 Test = TypeVar("Test", bound=Callable[..., object])
 
@@ -97,8 +97,8 @@ def forked_in_c(work: Callable[[], None], limit: int = LIMIT) -> int:
 
 def with_each_lock_held(client: Any, work: Callable[[], None]) -> int:
     """Fork while each of the locks within the client is held: all children get through. Return how many there are."""
-    within = [value for _owner, _name, value in inherited._attributes(client)]
-    locks = {id(lock): lock for lock in within if type(lock) in inherited._OF_THREADS}.values()
+    within = [value for _owner, _name, value in after_fork._attributes(client)]
+    locks = {id(lock): lock for lock in within if type(lock) in after_fork._OF_THREADS}.values()
     for lock in locks:
         with lock:
             child = forked(work)

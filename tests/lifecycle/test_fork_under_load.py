@@ -18,7 +18,7 @@ import redis.asyncio
 
 import redis_counters.asyncio
 from redis_counters import Counters
-from redis_counters.drivers.redis_py import inherited
+from redis_counters.drivers.redis_py import after_fork
 from redis_counters.testing import LossyLink
 from tests.faces.either import truth
 from tests.lifecycle.children import FORKS, ended_well, forked, program
@@ -108,8 +108,8 @@ def test_any_lock_of_the_client_is_held_at_the_fork(any_server: RealServer) -> N
                 assert counters.get("child's", max_age=0) >= 1
                 counters.close(ALARM)
 
-            within = [value for _owner, _name, value in inherited._attributes(client)]
-            locks = {id(lock): lock for lock in within if type(lock) in inherited._OF_THREADS}.values()
+            within = [value for _owner, _name, value in after_fork._attributes(client)]
+            locks = {id(lock): lock for lock in within if type(lock) in after_fork._OF_THREADS}.values()
             assert len(locks) >= 2
             for lock in locks:
                 with lock:

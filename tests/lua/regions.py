@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from redis_counters.protocol.exchange.notes import is_note, names_in
+from redis_counters.protocol.exchange.change_index import is_note, names_in
 from redis_counters.protocol.wire.commands import Argument, Script
 from tests.lua.calls import GENERATION, INDEX, META, REGISTRY, Answer, Bucket
 

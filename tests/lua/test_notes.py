@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from redis_counters.drivers import lua_files
-from redis_counters.protocol.exchange.notes import names_in
+from redis_counters.protocol.exchange.change_index import names_in
 from redis_counters.protocol.wire.commands import Script
 from tests.lua import keyed
 from tests.lua.calls import INDEX, REGISTRY, Bucket, key

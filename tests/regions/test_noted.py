@@ -7,7 +7,7 @@ from zlib import crc32
 from redis_counters import Counters
 from redis_counters.drivers.exchange.threads import drive
 from redis_counters.protocol.exchange.asks import Job, Meter, together
-from redis_counters.protocol.exchange.comparing import Comparison
+from redis_counters.protocol.exchange.compare import Comparison
 from redis_counters.protocol.exchange.metrics import SyncMetrics
 from redis_counters.protocol.exchange.pull import MOST_CHANGES
 from tests.regions.support import Regions

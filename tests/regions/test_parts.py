@@ -15,20 +15,20 @@ from hypothesis import strategies as st
 
 from redis_counters import Exchange, Refused, SchemaMismatch, Unavailable, UsageError
 from redis_counters.errors import CounterError
-from redis_counters.protocol.exchange import texts
+from redis_counters.protocol.exchange import shard_text
 from redis_counters.protocol.exchange.asks import DESTINATION, SOURCE, WINDOW, Ask, Job, Meter, Receive, Send, together
-from redis_counters.protocol.exchange.bucket import BucketSync
+from redis_counters.protocol.exchange.change_index import is_note, names_in, noted_in
 from redis_counters.protocol.exchange.common import PATIENCE, Common, Options
-from redis_counters.protocol.exchange.comparing import ENTERINGS, Comparison
+from redis_counters.protocol.exchange.compare import ENTERINGS, Comparison
 from redis_counters.protocol.exchange.joining import walk_over
 from redis_counters.protocol.exchange.members import EVICTED, MEMBER, Member, Region, agree, spread
 from redis_counters.protocol.exchange.metrics import SyncMetrics
-from redis_counters.protocol.exchange.notes import is_note, names_in, noted_in
 from redis_counters.protocol.exchange.pace import Pace
 from redis_counters.protocol.exchange.pair import Pair
 from redis_counters.protocol.exchange.pull import _refused_there, pull
 from redis_counters.protocol.exchange.route import Route
 from redis_counters.protocol.exchange.schedule import CYCLE, Schedule
+from redis_counters.protocol.exchange.state import BucketSync
 from redis_counters.protocol.wire import marks
 from redis_counters.protocol.wire.commands import Command, ErrorReply, Script
 from redis_counters.protocol.wire.keys import KeySpace
@@ -53,9 +53,9 @@ def written(shards: int, entries: dict[bytes, tuple[int, ...]]) -> bytes:
 
 def merged(one: bytes, other: bytes) -> dict[bytes, tuple[int, ...]]:
     """What a region has after it was told: the larger of each."""
-    ours, theirs = texts.shard_of_text(one).entries, texts.shard_of_text(other).entries
+    ours, theirs = shard_text.shard_of_text(one).entries, shard_text.shard_of_text(other).entries
     return {
-        place: tuple(map(max, ours.get(place, texts.NOTHING), theirs.get(place, texts.NOTHING)))
+        place: tuple(map(max, ours.get(place, shard_text.NOTHING), theirs.get(place, shard_text.NOTHING)))
         for place in {*ours, *theirs}
     }
 
@@ -69,25 +69,25 @@ def counting(entries: dict[bytes, tuple[int, ...]]) -> dict[bytes, tuple[int, ..
 def test_a_repair_is_what_is_lacking_and_nothing_else(here: Any, there: Any) -> None:
     """After it the region has all that the other one had, but what counts for nothing; told again it lacks nothing."""
     ours, theirs = written(0, here), written(0, there)
-    lacking = texts.lacking(ours, theirs)
+    lacking = shard_text.lacking(ours, theirs)
     after = merged(ours, lacking)
     assert counting(after) == counting(merged(ours, theirs))
-    assert not texts.lacking(written(0, after), theirs)
-    assert not texts.lacking(ours, ours)
-    for place in texts.shard_of_text(lacking).entries:
-        assert texts.shard_of_text(lacking).entries[place] == texts.shard_of_text(theirs).entries[place]
+    assert not shard_text.lacking(written(0, after), theirs)
+    assert not shard_text.lacking(ours, ours)
+    for place in shard_text.shard_of_text(lacking).entries:
+        assert shard_text.shard_of_text(lacking).entries[place] == shard_text.shard_of_text(theirs).entries[place]
 
 
 def test_what_was_dropped_does_not_come_back() -> None:
     """An entry that counts for nothing is not told to who does not have it."""
-    assert texts.lacking(b"0 0 us/0,1", b"0 0 eu/0,5,0,5 us/0,1") == b""
-    assert texts.lacking(b"0 0 eu/0,5", b"0 0 eu/0,5,0,5") == b"0 0 eu/0,5,0,5"
-    assert texts.lacking(b"", b"4 0 eu/0,5") == b"4 0 eu/0,5"
-    assert texts.lacking(b"2 0 eu/0,5", b"4 99 eu/0,5") == b"4 99"
-    assert texts.with_floor([b"0 0 eu/0,5", b"0 0 eu/0,5,0,5", b"0 0 eu/0,6,0,5", b""]) == [1]
+    assert shard_text.lacking(b"0 0 us/0,1", b"0 0 eu/0,5,0,5 us/0,1") == b""
+    assert shard_text.lacking(b"0 0 eu/0,5", b"0 0 eu/0,5,0,5") == b"0 0 eu/0,5,0,5"
+    assert shard_text.lacking(b"", b"4 0 eu/0,5") == b"4 0 eu/0,5"
+    assert shard_text.lacking(b"2 0 eu/0,5", b"4 99 eu/0,5") == b"4 99"
+    assert shard_text.with_floor([b"0 0 eu/0,5", b"0 0 eu/0,5,0,5", b"0 0 eu/0,6,0,5", b""]) == [1]
     for odd in (b"x", b"0 0 eu/0", b"0 0 eu/0,1,2,3,4,5", b"0 0 eu/0,x"):
         with pytest.raises(BadReply):
-            texts.shard_of_text(odd)
+            shard_text.shard_of_text(odd)
 
 
 def test_marks() -> None:

@@ -13,7 +13,7 @@ import pytest
 from redis_counters import Unavailable
 from redis_counters.drivers.exchange.places import RegionClients
 from redis_counters.drivers.exchange.threads import drive
-from redis_counters.protocol.exchange.beats import beats_in
+from redis_counters.protocol.exchange.heartbeats import beats_in
 from redis_counters.protocol.exchange.pair import Pair
 from tests.faces.either import commandstats, reset_stats
 from tests.regions.support import Regions, fields, is_of_another

@@ -6,8 +6,8 @@ import random
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from redis_counters.drivers.chance import default_display, mint
 from redis_counters.drivers.clock import monotonic
+from redis_counters.drivers.identity import default_display, mint
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.urls import Opened, open_url
 from redis_counters.errors import CounterError, Refused, SchemaMismatch, Unavailable, UsageError, reworded

@@ -20,14 +20,14 @@ from redis.cluster import PRIMARY, ClusterNode
 from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.pacing import again_options
-from redis_counters.drivers.redis_py import inherited
-from redis_counters.drivers.redis_py.asked import PartialReplies
+from redis_counters.drivers.redis_py import after_fork
 from redis_counters.drivers.redis_py.clients import KnownConnections, disconnect_idle
 from redis_counters.drivers.redis_py.errands import Errand, TooLate
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.redis_py.hash_slots import BROKEN, REST, Address, HashSlots, primaries_in
+from redis_counters.drivers.redis_py.in_flight import ASKING, EVERYWHERE, InFlight, Sent
 from redis_counters.drivers.redis_py.lanes import REPLY_TIMEOUT, BlockingLane, Exchanging
-from redis_counters.drivers.redis_py.under_way import ASKING, EVERYWHERE, InFlight, Sent
+from redis_counters.drivers.redis_py.partial_replies import PartialReplies
 from redis_counters.errors import CounterError, Unavailable
 from redis_counters.protocol.wire.answers import all_answered
 from redis_counters.protocol.wire.commands import Command, NoAnswer
@@ -158,7 +158,7 @@ class Cluster(HashSlots):
     def begin_in_child(self) -> None:
         self._begin()
         if self._client is not None:
-            inherited.renew_locks(self._client)
+            after_fork.renew_locks(self._client)
             self.stale = True
 
 

@@ -20,14 +20,14 @@ from redis.cluster import PRIMARY
 from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.pacing import again_options
-from redis_counters.drivers.redis_py import inherited
-from redis_counters.drivers.redis_py.asked import PartialReplies
+from redis_counters.drivers.redis_py import after_fork
 from redis_counters.drivers.redis_py.cancelling import seen
 from redis_counters.drivers.redis_py.clients import KnownConnections
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.redis_py.hash_slots import BROKEN, REST, Address, HashSlots, primaries_in
+from redis_counters.drivers.redis_py.in_flight import ASKING, EVERYWHERE, InFlight, Sent
 from redis_counters.drivers.redis_py.lanes import REPLY_TIMEOUT, AsyncioLane, AwaitedExchanging
-from redis_counters.drivers.redis_py.under_way import ASKING, EVERYWHERE, InFlight, Sent
+from redis_counters.drivers.redis_py.partial_replies import PartialReplies
 from redis_counters.errors import CounterError, Unavailable
 from redis_counters.protocol.wire.answers import all_answered
 from redis_counters.protocol.wire.commands import Command, NoAnswer
@@ -172,11 +172,11 @@ class ClusterAsyncio(HashSlots):
     def drop_connections(self, *, of_parent: bool) -> None:
         self._lock = asyncio.Lock()
         for client in self._nodes.values():
-            inherited.drop_connections(client, of_parent=of_parent)
+            after_fork.drop_connections(client, of_parent=of_parent)
         self._nodes.clear()
         self._asked = False
         self._looking = None
-        inherited.drop_connections_of_nodes(self._client, of_parent=of_parent)
+        after_fork.drop_connections_of_nodes(self._client, of_parent=of_parent)
         self.stale = True
 
     async def disconnect(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from redis_counters.drivers.deadline import Deadline
-from redis_counters.drivers.redis_py import inherited
+from redis_counters.drivers.redis_py import after_fork
 from redis_counters.drivers.redis_py.asking import ask, ask_asyncio
 from redis_counters.drivers.redis_py.clients import Client, KnownConnections, disconnect_idle
 from redis_counters.drivers.redis_py.hashes import Hashes
@@ -49,7 +49,7 @@ class Single(_Single):
         disconnect_idle(self.client.connection_pool)
 
     def begin_in_child(self) -> None:
-        inherited.begin_in_child(self.client)
+        after_fork.begin_in_child(self.client)
 
 
 class SingleAsyncio(_Single):
@@ -64,7 +64,7 @@ class SingleAsyncio(_Single):
     ask_each = ask
 
     def drop_connections(self, *, of_parent: bool) -> None:
-        inherited.drop_connections(self.client, of_parent=of_parent)
+        after_fork.drop_connections(self.client, of_parent=of_parent)
 
     async def disconnect(self) -> None:
         await self.client.connection_pool.disconnect()

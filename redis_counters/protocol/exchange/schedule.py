@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redis_counters.protocol.exchange.comparing import Comparison
+from redis_counters.protocol.exchange.compare import Comparison
 
 CYCLE = 300.0  # seconds that it takes at least to go through everything once
 RATE = 140 / 60  # bytes a second and bucket; looks for changes, and heartbeats, take another 830 a minute

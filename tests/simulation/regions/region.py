@@ -11,7 +11,7 @@ from typing import NamedTuple
 from redis_counters.crdt.regional import RegionalShard, parse_fields
 from redis_counters.errors import Unavailable
 from redis_counters.protocol.core import Core
-from redis_counters.protocol.exchange.notes import is_note, names_in
+from redis_counters.protocol.exchange.change_index import is_note, names_in
 from redis_counters.protocol.read.sums import added_up
 from redis_counters.protocol.wire.commands import Command, ErrorReply, Script
 from redis_counters.protocol.wire.keys import KeySpace, name_of, shard_of

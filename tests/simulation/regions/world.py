@@ -9,16 +9,16 @@ from typing import Any
 from redis_counters.crdt.regional import RegionalShard
 from redis_counters.errors import CounterError, Unavailable
 from redis_counters.protocol.exchange.asks import Ask
-from redis_counters.protocol.exchange.bucket import BucketSync
-from redis_counters.protocol.exchange.comparing import Comparison
+from redis_counters.protocol.exchange.compare import Comparison
 from redis_counters.protocol.exchange.joining import join
 from redis_counters.protocol.exchange.members import EVICTED, Member, agree, look, record, settle
 from redis_counters.protocol.exchange.metrics import SyncMetrics
 from redis_counters.protocol.exchange.pace import Pace
 from redis_counters.protocol.exchange.pull import pull
+from redis_counters.protocol.exchange.repair import tidy
 from redis_counters.protocol.exchange.returning import admit, evict, forget_others
 from redis_counters.protocol.exchange.route import Route
-from redis_counters.protocol.exchange.tidying import tidy
+from redis_counters.protocol.exchange.state import BucketSync
 from redis_counters.protocol.wire.commands import Command, ErrorReply, NoAnswer, Script
 from redis_counters.protocol.wire.durability import Durability
 from tests.simulation.ledger import Violation

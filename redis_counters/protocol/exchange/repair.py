@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from redis_counters.protocol.exchange.asks import DESTINATION, SOURCE, Ask, Asks, on
-from redis_counters.protocol.exchange.bucket import BucketSync
 from redis_counters.protocol.exchange.members import EVICTED, look
 from redis_counters.protocol.exchange.metrics import SyncMetrics
 from redis_counters.protocol.exchange.route import Route
+from redis_counters.protocol.exchange.state import BucketSync
 from redis_counters.protocol.wire.answers import reply_of
 from redis_counters.protocol.wire.commands import Script
 

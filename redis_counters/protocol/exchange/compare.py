@@ -17,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from redis_counters.protocol.exchange.asks import DESTINATION, SOURCE, Ask, Asks
+from redis_counters.protocol.exchange.change_index import is_note
 from redis_counters.protocol.exchange.members import unfinished
 from redis_counters.protocol.exchange.metrics import SyncMetrics
-from redis_counters.protocol.exchange.notes import is_note
 from redis_counters.protocol.exchange.pull import Unjoined, check_confirmed, learn, texts_of, without_wrong
+from redis_counters.protocol.exchange.repair import say
 from redis_counters.protocol.exchange.route import Route
-from redis_counters.protocol.exchange.texts import expiry_of, lacking, of_region, told_of
-from redis_counters.protocol.exchange.tidying import say
+from redis_counters.protocol.exchange.shard_text import expiry_of, lacking, of_region, told_of
 from redis_counters.protocol.exchange.unsealing import unseal
 from redis_counters.protocol.wire.answers import all_answered, list_of, reply_of
 from redis_counters.protocol.wire.commands import Command, ErrorReply, Script
