@@ -33,7 +33,7 @@ from redis_counters.protocol.wire.values import CounterValue
 if TYPE_CHECKING:
     from redis_counters.face_exchange import Exchange
     from redis_counters.periods import Period, period
-    from redis_counters.protocol.exchange.figures import ExchangeStats, PairStats, RegionStatus
+    from redis_counters.protocol.exchange.metrics import ExchangeStats, PairStats, RegionStatus
     from redis_counters.protocol.read.inspection import Inspection
     from redis_counters.protocol.wire.options import Options
     from redis_counters.signals import exit_on_sigterm
@@ -86,9 +86,9 @@ def __getattr__(name: str) -> Any:
 
         return Exchange
     if name in ("ExchangeStats", "PairStats", "RegionStatus"):
-        from redis_counters.protocol.exchange import figures
+        from redis_counters.protocol.exchange import metrics
 
-        return getattr(figures, name)
+        return getattr(metrics, name)
     if name in ("Period", "period"):
         from redis_counters import periods
 

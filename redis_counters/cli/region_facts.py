@@ -6,9 +6,9 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from redis_counters.errors import CounterError
+from redis_counters.protocol.exchange.change_index import Moment, moments_in, waiting
 from redis_counters.protocol.exchange.heartbeats import Beat, beats_in
 from redis_counters.protocol.exchange.members import EVICTED, look
-from redis_counters.protocol.exchange.moments import Moment, moments_in, waiting
 from redis_counters.protocol.wire.answers import list_of
 from redis_counters.protocol.wire.commands import Command, hgetall, hmget
 from redis_counters.protocol.wire.keys import KeySpace, namespace_bytes

@@ -21,8 +21,8 @@ from redis_counters.cli.traffic import Traffic, behind, traffic, versions
 from redis_counters.drivers.identity import mint
 from redis_counters.drivers.transport import Transport
 from redis_counters.errors import CounterError, UsageError
+from redis_counters.protocol.exchange.joining import renew
 from redis_counters.protocol.exchange.members import MEMBER
-from redis_counters.protocol.exchange.renewing import renew
 from redis_counters.protocol.wire.registry import milliseconds_of
 from redis_counters.protocol.wire.registry import time as server_time
 

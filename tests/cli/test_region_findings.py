@@ -10,8 +10,8 @@ import pytest
 from redis_counters.cli.doctor import examine
 from redis_counters.cli.findings import Finding, Level
 from redis_counters.cli.region_findings import clock, exchange
+from redis_counters.protocol.exchange.change_index import Moment, moments_in, waiting
 from redis_counters.protocol.exchange.heartbeats import EVERY, FEW, Beat, beats_in, pause
-from redis_counters.protocol.exchange.moments import Moment, moments_in, waiting
 from redis_counters.testing import LossyLink
 from tests.regions.support import regions
 

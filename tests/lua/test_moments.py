@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from redis_counters.protocol.exchange.moments import Moment, moments_in
+from redis_counters.protocol.exchange.change_index import Moment, moments_in
 from redis_counters.protocol.wire.commands import Script
 from tests.lua.calls import INDEX, REGISTRY, Bucket, key
 from tests.lua.regions import changes, join, merge

@@ -13,8 +13,8 @@ import pytest
 
 import redis_counters.asyncio
 from redis_counters import Counters, Event, EventKind, Exchange, SchemaMismatch, Unavailable
-from redis_counters.protocol.exchange.common import Common
 from redis_counters.protocol.exchange.members import Region
+from redis_counters.protocol.exchange.state import Common
 from redis_counters.testing import LossyLink
 from tests.regions.support import MESH, RING, STAR, Regions
 from tests.waiting import until

@@ -18,17 +18,14 @@ from redis_counters.errors import CounterError
 from redis_counters.protocol.exchange import shard_text
 from redis_counters.protocol.exchange.asks import DESTINATION, SOURCE, WINDOW, Ask, Job, Meter, Receive, Send, together
 from redis_counters.protocol.exchange.change_index import is_note, names_in, noted_in
-from redis_counters.protocol.exchange.common import PATIENCE, Common, Options
-from redis_counters.protocol.exchange.compare import ENTERINGS, Comparison
+from redis_counters.protocol.exchange.compare import CYCLE, ENTERINGS, Comparison, Schedule
 from redis_counters.protocol.exchange.joining import walk_over
 from redis_counters.protocol.exchange.members import EVICTED, MEMBER, Member, Region, agree, spread
 from redis_counters.protocol.exchange.metrics import SyncMetrics
-from redis_counters.protocol.exchange.pace import Pace
 from redis_counters.protocol.exchange.pair import Pair
 from redis_counters.protocol.exchange.pull import _refused_there, pull
 from redis_counters.protocol.exchange.route import Route
-from redis_counters.protocol.exchange.schedule import CYCLE, Schedule
-from redis_counters.protocol.exchange.state import BucketSync
+from redis_counters.protocol.exchange.state import PATIENCE, BucketSync, Common, Options, Pace
 from redis_counters.protocol.wire import marks
 from redis_counters.protocol.wire.commands import Command, ErrorReply, Script
 from redis_counters.protocol.wire.keys import KeySpace

@@ -12,9 +12,9 @@ from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.urls import Opened, open_url
 from redis_counters.errors import CounterError, Refused, SchemaMismatch, Unavailable, UsageError, reworded
 from redis_counters.events import Event, EventKind, Observer, log, publish
-from redis_counters.protocol.exchange.common import Common, Options
-from redis_counters.protocol.exchange.figures import ExchangeStats
+from redis_counters.protocol.exchange.metrics import ExchangeStats
 from redis_counters.protocol.exchange.pair import Pair, Waiting
+from redis_counters.protocol.exchange.state import Common, Options
 from redis_counters.protocol.wire.durability import Durability
 from redis_counters.protocol.wire.keys import CLUSTER_BUCKETS, DEFAULT_BUCKETS
 from redis_counters.protocol.wire.region_names import Link, check_links, check_name

@@ -1,6 +1,12 @@
-"""Notes: what a script has changed is one member of the change index, until somebody asks (`parts/stamp_all.lua`)."""
+"""Notes: what a script has changed is one member of the change index, until somebody asks (`parts/stamp_all.lua`).
+
+Moments: when versions of a bucket were, as far as the registry's field `h` keeps it (`parts/moments.lua`).
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from redis_counters.protocol.wire.answers import list_of
 from redis_counters.protocol.wire.commands import Command
@@ -29,3 +35,40 @@ def noted_in(raw: object) -> set[bytes]:
     """Return all names in these notes, and flags: one may be in several. Raises what Redis refuses."""
     notes = list_of(raw) if raw else []
     return {name for note in notes if isinstance(note, bytes) and is_note(note) for name in names_in(note)}
+
+
+SLACK = 1.0  # seconds: of the versions of one second the first is kept
+
+
+class Moment(NamedTuple):
+    """A version, and the server's time in seconds."""
+
+    version: int
+    at: int
+
+
+def moments_in(raw: object) -> tuple[Moment, ...]:
+    """Return what the field says; nothing of what is none."""
+    found = []
+    for text in raw.split(b" ") if isinstance(raw, bytes) else ():
+        version, _, at = text.partition(b":")
+        if version.isdigit() and at.isdigit():
+            found.append(Moment(int(version), int(at)))
+    return tuple(found)
+
+
+def waiting(moments: Sequence[Moment], told: int, now: float, asked: float | None) -> float | None:
+    """Return for how many seconds the first change after version ``told`` has been waiting; None if nobody knows.
+
+    ``now``: the server's time in seconds. ``asked``: how long ago there was no such change yet, if that is known.
+    Between two moments it is taken to be the earlier one, but no longer ago than it was asked for.
+    """
+    before = [moment.at for moment in moments if moment.version <= told]
+    after = [moment for moment in moments if moment.version > told]
+    at_least = max(0.0, now - after[0].at) if after else 0.0
+    if after and after[0].version == told + 1:
+        return at_least
+    at_most = [*([now - before[-1]] if before else []), *([asked] if asked is not None else [])]
+    if not at_most:
+        return at_least if after else None
+    return max(at_least, min(at_most), 0.0)

@@ -10,6 +10,8 @@ have (a fail-over, a restored backup, a key deleted by hand), and shards that we
 
 The mark of a side is read before what it is to be told, and given along: what another exchange has merged meanwhile, or
 what was dropped, makes the repair void, and it is made again.
+
+When the next range is compared: all buckets one after the other, so slowly that a quiet pair stays quiet.
 """
 
 from __future__ import annotations
@@ -21,10 +23,9 @@ from redis_counters.protocol.exchange.change_index import is_note
 from redis_counters.protocol.exchange.members import unfinished
 from redis_counters.protocol.exchange.metrics import SyncMetrics
 from redis_counters.protocol.exchange.pull import Unjoined, check_confirmed, learn, texts_of, without_wrong
-from redis_counters.protocol.exchange.repair import say
+from redis_counters.protocol.exchange.repair import say, unseal
 from redis_counters.protocol.exchange.route import Route
 from redis_counters.protocol.exchange.shard_text import expiry_of, lacking, of_region, told_of
-from redis_counters.protocol.exchange.unsealing import unseal
 from redis_counters.protocol.wire.answers import all_answered, list_of, reply_of
 from redis_counters.protocol.wire.commands import Command, ErrorReply, Script
 from redis_counters.protocol.wire.marks import NONE, is_void
@@ -213,3 +214,48 @@ def _page(raw: object, index: bytes) -> tuple[bytes, list[bytes]]:
     if not all(isinstance(member, bytes) for member in members):
         raise BadReply("expected bytes")
     return (cursor if isinstance(cursor, bytes) else str(cursor).encode()), members
+
+
+CYCLE = 300.0  # seconds that it takes at least to go through everything once
+RATE = 140 / 60  # bytes a second and bucket; looks for changes, and heartbeats, take another 830 a minute
+PAUSE = 1.0  # seconds after one that failed
+FIRST = 10.0  # seconds within which the first one begins
+
+
+class Schedule:
+    """Of one pair. ``at_once``: comparisons of buckets that may differ, which are not paced."""
+
+    def __init__(self, now: float, chance: float) -> None:
+        self.next = now + FIRST * chance
+        self.began = self.next
+        self.bucket = 0
+        self.current: Comparison | None = None
+        self.at_once: dict[int, Comparison] = {}
+        self.not_before = now  # at_once is not gone on with, because it failed
+
+    def restart(self) -> None:
+        """The connections are new: what was begun is begun again."""
+        self.current = None
+        self.at_once.clear()
+
+    def failed_at_once(self, now: float) -> None:
+        """A comparison that is not paced did not go through."""
+        self.at_once.clear()
+        self.not_before = now + PAUSE
+
+    def begin(self, comparison: Comparison, now: float) -> None:
+        """This is the next bucket."""
+        if self.bucket == 0:
+            self.began = now
+        self.current = comparison
+
+    def stepped(self, size: int, buckets: int, now: float, *, failed: bool = False) -> None:
+        """A range was compared, which took so many bytes."""
+        self.next = now + size / (RATE * buckets)
+        if self.current is not None and (self.current.done or failed):
+            self.current = None
+            self.bucket = (self.bucket + 1) % buckets
+            if self.bucket == 0:
+                self.next = max(self.next, self.began + CYCLE)
+        if failed:
+            self.next = max(self.next, now + PAUSE)

@@ -6,6 +6,8 @@ complete is recorded per bucket, so one that was broken off is made again: what 
 A counter that was given fewer shards before holds copies of the others in shard 0 (`shard_copies`), which only readers
 of this deployment know for what they are. So the others get a floor as high as the copy, and seals have nothing behind
 them.
+
+A region that fell back behind its peers counts on under new dots: what is counted anew shows, and nothing twice.
 """
 
 from __future__ import annotations
@@ -14,11 +16,13 @@ from collections.abc import Callable, Generator, Sequence
 
 from redis_counters.crdt.shard_copies import copies_in
 from redis_counters.errors import Unavailable
+from redis_counters.protocol.exchange.pull import Unjoined
 from redis_counters.protocol.upkeep.folding import NAMES, ask_for_run, bucket_finder, run_of, shards_pattern
 from redis_counters.protocol.wire.answers import list_of, reply_of
 from redis_counters.protocol.wire.commands import Argument, Command, Script, hgetall, hmget, pieces
 from redis_counters.protocol.wire.keys import KeySpace, name_of
 from redis_counters.protocol.wire.marks import JOINED
+from redis_counters.protocol.wire.refusals import of_counter
 from redis_counters.protocol.wire.registry import scan, scanned
 from redis_counters.protocol.wire.replies import BadReply
 from redis_counters.protocol.wire.shard_fields import pairs_of
@@ -150,3 +154,30 @@ def _floor(keys: KeySpace, shards0: Sequence[bytes]) -> Walk:
 def _stamp(keys: KeySpace, bucket: int, shards: Sequence[bytes], mint: Callable[[], str]) -> Command:
     generation: Argument = mint()[:5].encode()
     return Command(Script.REGION_JOIN, (keys.registries[bucket], keys.index(bucket), *shards), (generation,))
+
+
+def renew(keys: KeySpace, generation: bytes) -> Generator[list[Command], list[object], int]:
+    """All that was counted here is told as that of earlier keys; returns of how many shards.
+
+    ``generation``: of the new dots, drawn for this. May be repeated. Cost: O(keys in the database).
+    Raises: Unjoined where changes are not stamped, WrongType, and what Redis refuses; some of it may be done then.
+    """
+    renewed = 0
+
+    def visit(found: dict[int, list[bytes]]) -> Walk:
+        nonlocal renewed
+        commands = [
+            Command(Script.SHARD_RENEW, (keys.registries[bucket], keys.index(bucket), shard), (generation,))
+            for bucket, shards in found.items()
+            for shard in shards
+        ]
+        for some in pieces(commands, MOST_COMMANDS):
+            answers = yield list(some)
+            for command, raw in zip(some, answers, strict=True):
+                reply = reply_of(of_counter(raw, command.keys[-1]), Script.SHARD_RENEW)
+                if reply.word == "UNJOINED":
+                    raise Unjoined(0)
+                renewed += bool(reply.text(0))
+
+    yield from walk_over(keys, list(range(keys.buckets)), visit)
+    return renewed

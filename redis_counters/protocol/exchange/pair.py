@@ -22,19 +22,15 @@ from redis_counters.protocol.exchange.asks import (
     on,
     together,
 )
-from redis_counters.protocol.exchange.common import Common
-from redis_counters.protocol.exchange.compare import Comparison
-from redis_counters.protocol.exchange.figures import PairStats
+from redis_counters.protocol.exchange.compare import Comparison, Schedule
 from redis_counters.protocol.exchange.heartbeats import pause
 from redis_counters.protocol.exchange.joining import join, unjoined
 from redis_counters.protocol.exchange.members import Region, Void, agree, check_free, look, record, settle
-from redis_counters.protocol.exchange.metrics import SyncMetrics
-from redis_counters.protocol.exchange.pace import Pace
+from redis_counters.protocol.exchange.metrics import PairStats, SyncMetrics
 from redis_counters.protocol.exchange.pull import Unjoined, began_anew, pull
 from redis_counters.protocol.exchange.repair import EVERY, tidy
 from redis_counters.protocol.exchange.route import Route
-from redis_counters.protocol.exchange.schedule import Schedule
-from redis_counters.protocol.exchange.state import BucketSync
+from redis_counters.protocol.exchange.state import BucketSync, Common, Pace
 from redis_counters.protocol.wire.answers import all_answered, reply_of
 from redis_counters.protocol.wire.commands import Command, Script
 from redis_counters.protocol.wire.registry import milliseconds_of

@@ -21,10 +21,10 @@ from redis_counters.errors import CounterError, Unconfirmed
 from redis_counters.protocol.exchange.asks import DESTINATION, SOURCE, Ask, Asks
 from redis_counters.protocol.exchange.members import unfinished
 from redis_counters.protocol.exchange.metrics import SyncMetrics
+from redis_counters.protocol.exchange.repair import unseal
 from redis_counters.protocol.exchange.route import Route
 from redis_counters.protocol.exchange.shard_text import told_of, with_floor
 from redis_counters.protocol.exchange.state import BucketSync
-from redis_counters.protocol.exchange.unsealing import unseal
 from redis_counters.protocol.wire.answers import all_answered, reply_of
 from redis_counters.protocol.wire.commands import ErrorReply, NoAnswer, Script, pieces
 from redis_counters.protocol.wire.durability import Durability, shortfall

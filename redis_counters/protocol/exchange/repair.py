@@ -2,6 +2,11 @@
 
 Who has heard of what each region knows by its receipts (`entries_drop`); here only the shards are named that may have
 some. Evicted regions have no say, but their own entries are kept: they may come back with them.
+
+A shard that was sealed (see `reshard`) and is counted in by another region takes counts again.
+
+As whoever counts in it does: first shard 0 tells of a number of shards with this one among them, then the seal is
+broken, with the id that it has.
 """
 
 from __future__ import annotations
@@ -15,7 +20,9 @@ from redis_counters.protocol.exchange.metrics import SyncMetrics
 from redis_counters.protocol.exchange.route import Route
 from redis_counters.protocol.exchange.state import BucketSync
 from redis_counters.protocol.wire.answers import reply_of
-from redis_counters.protocol.wire.commands import Script
+from redis_counters.protocol.wire.commands import Command, Script
+from redis_counters.protocol.wire.keys import name_of, shard_of
+from redis_counters.protocol.wire.refusals import raise_refused
 
 EVERY = 60.0  # seconds between attempts at the same shards, the first time; and before that, so that a fail-over that
 # takes back the delete at one region has happened by then, mostly: what was dropped is told by that one again
@@ -64,3 +71,22 @@ def tidy(route: Route, bucket: BucketSync, metrics: SyncMetrics, now: float, *, 
         if tried < TRIES:
             bucket.floored[member] = tried  # behind those that were not tried yet
     bucket.next_drop = now + EVERY * 2**tries / 2
+
+
+def unseal(route: Route, side: int, shard: bytes) -> Asks[bool]:
+    """Return whether it was sealed, and is not any more. Raises what Redis refuses."""
+    (raw,) = yield Ask(side, [Command(None, (shard,), (), b"GET")])
+    if not isinstance(raw, bytes) or not raw.startswith(b"sealed ") or raw.count(b" ") < 2:
+        return False
+    id, number = raw.split(b" ")[1], shard_of(shard)
+    bucket0, shard0 = route.keys.shard_key(name_of(shard), 0)
+    widen = Command(
+        Script.SHARDS_WIDEN, (route.keys.registries[bucket0], route.keys.index(bucket0), shard0), (b"", number + 1)
+    )
+    (raw,) = yield Ask(side, [widen])
+    reply = reply_of(raw, Script.SHARDS_WIDEN)
+    if reply.word != "OK":
+        return False
+    raise_refused(reply, shard0)
+    (raw,) = yield Ask(side, [Command(Script.SHARD_UNSEAL, (shard,), (id,))])
+    return reply_of(raw, Script.SHARD_UNSEAL).word == "OK"

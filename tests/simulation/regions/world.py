@@ -12,13 +12,12 @@ from redis_counters.protocol.exchange.asks import Ask
 from redis_counters.protocol.exchange.compare import Comparison
 from redis_counters.protocol.exchange.joining import join
 from redis_counters.protocol.exchange.members import EVICTED, Member, agree, look, record, settle
+from redis_counters.protocol.exchange.membership import admit, evict, forget_others
 from redis_counters.protocol.exchange.metrics import SyncMetrics
-from redis_counters.protocol.exchange.pace import Pace
 from redis_counters.protocol.exchange.pull import pull
 from redis_counters.protocol.exchange.repair import tidy
-from redis_counters.protocol.exchange.returning import admit, evict, forget_others
 from redis_counters.protocol.exchange.route import Route
-from redis_counters.protocol.exchange.state import BucketSync
+from redis_counters.protocol.exchange.state import BucketSync, Pace
 from redis_counters.protocol.wire.commands import Command, ErrorReply, NoAnswer, Script
 from redis_counters.protocol.wire.durability import Durability
 from tests.simulation.ledger import Violation
