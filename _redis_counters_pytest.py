@@ -49,7 +49,7 @@ def async_counters(counters_url: str) -> Iterator[redis_counters.asyncio.Counter
     The fixture itself is none of asyncio, so it goes with pytest-asyncio, anyio, or `asyncio.run` in the test.
     """
     from redis_counters.asyncio import Counters
-    from redis_counters.testing.ending import close_anywhere
+    from redis_counters.testing.close import close_anywhere
 
     made = Counters.from_url(counters_url)
     yield made

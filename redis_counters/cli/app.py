@@ -16,15 +16,15 @@ from typer.core import TyperCommand, TyperGroup
 
 import redis_counters
 from redis_counters.cli import options, output
+from redis_counters.cli.actors import actors, fold
 from redis_counters.cli.bench import bench
 from redis_counters.cli.count import count
 from redis_counters.cli.doctor import doctor
 from redis_counters.cli.exchange import exchange
-from redis_counters.cli.inspection import inspect
-from redis_counters.cli.keeping import actors, fold
+from redis_counters.cli.get import delete, get, incr, reset
+from redis_counters.cli.inspect import inspect
 from redis_counters.cli.regions import regions
-from redis_counters.cli.resharding import reshard
-from redis_counters.cli.values import delete, get, incr, reset
+from redis_counters.cli.reshard import reshard
 from redis_counters.cli.verify import verify
 from redis_counters.demo.command import demo
 from redis_counters.drivers.redis_py.errors import translate, translate_reply

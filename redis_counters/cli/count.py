@@ -9,11 +9,12 @@ from typing import Annotated
 
 import typer
 
-from redis_counters.cli import options, output, reading
-from redis_counters.cli.delivery import Delivery
-from redis_counters.cli.progress import REFRESH, Tally, progress
-from redis_counters.cli.reading import Source
-from redis_counters.cli.stopping import Stop
+from redis_counters.cli import options, output
+from redis_counters.cli.counting import lines as reading
+from redis_counters.cli.counting.delivery import Delivery
+from redis_counters.cli.counting.lines import Source
+from redis_counters.cli.counting.progress import REFRESH, Tally, progress
+from redis_counters.cli.stop_signals import Stop
 from redis_counters.errors import CounterError
 
 TIMEOUT = 60.0  # seconds to keep trying when Redis goes away while it counts

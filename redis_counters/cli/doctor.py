@@ -11,9 +11,10 @@ import redis
 import typer
 from redis.exceptions import NoScriptError, RedisClusterException
 
-from redis_counters.cli import findings, options, output
-from redis_counters.cli.findings import Facts, Finding, Level, Trial
-from redis_counters.cli.region_findings import clocks_and_exchange
+from redis_counters.cli import options, output
+from redis_counters.cli.checks import findings
+from redis_counters.cli.checks.findings import Facts, Finding, Level, Trial
+from redis_counters.cli.checks.region_findings import clocks_and_exchange
 from redis_counters.drivers.redis_py.errors import reply_to_one, translate, translate_reply
 from redis_counters.drivers.redis_py.transports import transport_of
 from redis_counters.drivers.urls import open_url

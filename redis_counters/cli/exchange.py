@@ -14,9 +14,9 @@ import typer
 
 from redis_counters import Durability, Event, EventKind, Exchange
 from redis_counters.cli import options, output
-from redis_counters.cli.progress import REFRESH
-from redis_counters.cli.region_urls import Regions, urls_by_region
-from redis_counters.cli.stopping import Stop
+from redis_counters.cli.counting.progress import REFRESH
+from redis_counters.cli.regional.urls import Regions, urls_by_region
+from redis_counters.cli.stop_signals import Stop
 from redis_counters.errors import UsageError
 
 if TYPE_CHECKING:

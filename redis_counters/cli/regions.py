@@ -13,11 +13,11 @@ from redis.exceptions import RedisError
 
 from redis_counters import Exchange, RegionStatus
 from redis_counters.cli import options, output
-from redis_counters.cli.keeping import driven
-from redis_counters.cli.opened import opened
-from redis_counters.cli.region_facts import Facts, check_alike, facts_of
-from redis_counters.cli.region_urls import Regions, of_region, transports, urls_by_region
-from redis_counters.cli.traffic import Traffic, behind, traffic, versions
+from redis_counters.cli.actors import driven
+from redis_counters.cli.client import opened
+from redis_counters.cli.regional.facts import Facts, check_alike, facts_of
+from redis_counters.cli.regional.traffic import Traffic, behind, traffic, versions
+from redis_counters.cli.regional.urls import Regions, of_region, transports, urls_by_region
 from redis_counters.drivers.identity import mint
 from redis_counters.drivers.transport import Transport
 from redis_counters.errors import CounterError, UsageError

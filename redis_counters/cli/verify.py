@@ -11,12 +11,12 @@ from typing import Annotated
 import typer
 
 from redis_counters.cli import options, output
-from redis_counters.cli.answering import Answering, SilentRegion
-from redis_counters.cli.differences import Gap, Why
-from redis_counters.cli.progress import REFRESH
-from redis_counters.cli.region_facts import check_alike
-from redis_counters.cli.region_urls import Regions, transports, urls_by_region
-from redis_counters.cli.verifying import MOST_GAPS, Comparison, Region, Shard, Verifier
+from redis_counters.cli.counting.progress import REFRESH
+from redis_counters.cli.regional.answering import Answering, SilentRegion
+from redis_counters.cli.regional.comparison import MOST_GAPS, Comparison, Region, Shard, Verifier
+from redis_counters.cli.regional.differences import Gap, Why
+from redis_counters.cli.regional.facts import check_alike
+from redis_counters.cli.regional.urls import Regions, transports, urls_by_region
 from redis_counters.protocol.wire.keys import KeySpace
 
 COLUMNS = ["counter", "shard", "region", "entry of", "has", "lacks", "why"]

@@ -19,7 +19,7 @@ from starlette.responses import Response
 
 import redis_counters.contrib.starlette as starlette
 from redis_counters.asyncio import Counters
-from redis_counters.contrib.answers import Answer
+from redis_counters.contrib.http_errors import Answer
 from redis_counters.contrib.idempotency import HEADER
 from redis_counters.contrib.starlette import counting, handlers_with, lifespan
 

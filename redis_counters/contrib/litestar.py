@@ -21,10 +21,10 @@ from litestar.exceptions import HTTPException
 from litestar.plugins import InitPlugin
 
 from redis_counters.asyncio import Counters
-from redis_counters.contrib.answers import ANSWERED, answer
-from redis_counters.contrib.ending import TIMEOUT, close_asyncio
+from redis_counters.contrib.http_errors import ANSWERED, answer
 from redis_counters.contrib.idempotency import HEADER, BadKeyError, header_key, scoped
-from redis_counters.contrib.where import opened
+from redis_counters.contrib.shutdown import TIMEOUT, close_asyncio
+from redis_counters.contrib.url_config import opened
 from redis_counters.errors import CounterError, UsageError
 from redis_counters.protocol.keyed.calls import User
 from redis_counters.protocol.wire.options import Options

@@ -18,10 +18,10 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse, Response
 
 from redis_counters.asyncio import Counters
-from redis_counters.contrib.answers import ANSWERED, Answer, answer
-from redis_counters.contrib.ending import TIMEOUT, close_asyncio
+from redis_counters.contrib.http_errors import ANSWERED, Answer, answer
 from redis_counters.contrib.idempotency import HEADER, BadKeyError, header_key, scoped
-from redis_counters.contrib.where import opened
+from redis_counters.contrib.shutdown import TIMEOUT, close_asyncio
+from redis_counters.contrib.url_config import opened
 from redis_counters.errors import CounterError, UsageError
 from redis_counters.protocol.keyed.calls import User
 from redis_counters.protocol.wire.options import Options

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from redis_counters.cli import reading
+from redis_counters.cli.counting import lines as reading
 from tests.cli.commands import run, values
 from tests.servers import RealServer
 

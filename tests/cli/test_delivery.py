@@ -8,10 +8,10 @@ import signal
 
 import pytest
 
-from redis_counters.cli import delivery
-from redis_counters.cli.delivery import Delivery
-from redis_counters.cli.progress import Tally
-from redis_counters.cli.stopping import Stop
+from redis_counters.cli.counting import delivery
+from redis_counters.cli.counting.delivery import Delivery
+from redis_counters.cli.counting.progress import Tally
+from redis_counters.cli.stop_signals import Stop
 from redis_counters.errors import Unavailable
 from tests.cli.commands import values
 from tests.servers import RealServer

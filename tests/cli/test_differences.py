@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redis_counters.cli.differences import NOTHING, Known, State, Why, closed, gaps, state_of
+from redis_counters.cli.regional.differences import NOTHING, Known, State, Why, closed, gaps, state_of
 from redis_counters.crdt.regional import RegionalShard
 
 counts = st.integers(0, 9)

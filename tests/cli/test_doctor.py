@@ -12,7 +12,8 @@ import pytest
 import redis
 
 from redis_counters import Counters, NotPermitted
-from redis_counters.cli import findings
+from redis_counters.cli.checks import findings
+from redis_counters.cli.checks.findings import Facts, Finding, Level, Trial
 from redis_counters.cli.doctor import (
     INSIDE,
     TRY_COMMANDS,
@@ -22,7 +23,6 @@ from redis_counters.cli.doctor import (
     try_keyed,
     try_stamping,
 )
-from redis_counters.cli.findings import Facts, Finding, Level, Trial
 from redis_counters.drivers.redis_py.wire import words
 from redis_counters.protocol.wire.commands import Command, Script, hgetall, hmget
 from tests.cli.commands import run

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from redis_counters import Counters
-from redis_counters.cli import inspection
+from redis_counters.cli import inspect as inspect_command
 from redis_counters.protocol.read.inspection import ActorView, RegionView
 from redis_counters.testing import LossyLink
 from tests.cli.commands import run
@@ -175,10 +175,10 @@ def test_it_fits_on_a_terminal_of_80_columns(
         counters.decr("likes", 3)
         counters.flush()
         monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-        inspection.inspect("likes", any_server.url, "rc", "main", False)
+        inspect_command.inspect("likes", any_server.url, "rc", "main", False)
     lines = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines()
     assert max(map(len, lines)) <= 80
-    assert all(f" {column} " in lines[2] for column in inspection.COLUMNS)
+    assert all(f" {column} " in lines[2] for column in inspect_command.COLUMNS)
     shown = "\n".join(lines)
     assert f"+{10**18} " in shown
     assert " -3 " in shown
@@ -191,8 +191,8 @@ def test_it_fits_on_a_terminal_of_80_columns(
 def test_an_age_is_short(before: int, text: str) -> None:
     """By the server's clock, or by this machine's where that may not be asked."""
     view = ActorView(b"", "open", 1, 1_000_000_000, "")
-    assert inspection._age(view, 1_000_000_000.5 + before) == text
-    assert inspection._age(replace(view, age=before), 0.0) == text
+    assert inspect_command._age(view, 1_000_000_000.5 + before) == text
+    assert inspect_command._age(replace(view, age=before), 0.0) == text
 
 
 def test_what_each_region_counted_and_since_when_that_is_known(any_server: RealServer) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from redis_counters.cli.checks.findings import Finding, Level
+from redis_counters.cli.checks.region_findings import clock, exchange
 from redis_counters.cli.doctor import examine
-from redis_counters.cli.findings import Finding, Level
-from redis_counters.cli.region_findings import clock, exchange
 from redis_counters.protocol.exchange.change_index import Moment, moments_in, waiting
 from redis_counters.protocol.exchange.heartbeats import EVERY, FEW, Beat, beats_in, pause
 from redis_counters.testing import LossyLink

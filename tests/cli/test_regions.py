@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from redis_counters import Counters
-from redis_counters.cli.region_urls import transports
+from redis_counters.cli.regional.traffic import traffic, versions
+from redis_counters.cli.regional.urls import transports
 from redis_counters.cli.regions import Row, _cells
-from redis_counters.cli.traffic import traffic, versions
 from redis_counters.protocol.wire.commands import Command, Script
 from redis_counters.protocol.wire.keys import KeySpace
 from redis_counters.testing import LossyLink

@@ -33,7 +33,7 @@ from redis_counters import (
     events,
 )
 from redis_counters.cli.app import app
-from redis_counters.contrib import answers
+from redis_counters.contrib import http_errors
 from tests.docs.pages import ROOT, code, section, table
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -166,7 +166,7 @@ def test_events() -> None:
         assert re.search(rf"^{word} +{level} +{re.escape(happened)}$", events.__doc__, re.MULTILINE), word
 
 
-SHARED = {"answers", "ending", "forwarding", "idempotency", "where"}  # by the integrations; not for users
+SHARED = {"http_errors", "idempotency", "proxy", "shutdown", "url_config"}  # by the integrations; not for users
 
 
 def test_integrations() -> None:
@@ -193,9 +193,9 @@ def test_integrations() -> None:
 def test_errors_over_http() -> None:
     """contrib.md has every error that is answered, with its status and sentence."""
     rows = {code(row["error"]): row for row in table(section(CONTRIB, "Errors over HTTP"))}
-    assert rows.keys() == {kind.__name__ for kind in answers.ANSWERED}
-    for kind in answers.ANSWERED:
-        found = answers.answer(UsageError("...", argument="user") if kind is UsageError else kind("..."))
+    assert rows.keys() == {kind.__name__ for kind in http_errors.ANSWERED}
+    for kind in http_errors.ANSWERED:
+        found = http_errors.answer(UsageError("...", argument="user") if kind is UsageError else kind("..."))
         assert found is not None
         row = rows[kind.__name__]
         headers = "".join(f", `{name}: {value}`" for name, value in found.headers.items())

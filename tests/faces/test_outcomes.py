@@ -331,7 +331,7 @@ async def exchanging(world: World) -> list[CounterError]:
 
 @case("the command `redis-counters incr`", "`OutcomeUnknown`")
 async def command(world: World) -> list[CounterError]:
-    return [redis_counters.OutcomeUnknown("as cli/values.py makes it")]
+    return [redis_counters.OutcomeUnknown("as cli/incr.py makes it")]
 
 
 async def ended(result: Any) -> None:

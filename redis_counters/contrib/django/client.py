@@ -7,8 +7,8 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 
 from redis_counters.contrib.django.config import SETTING, url_and_options
-from redis_counters.contrib.forwarding import Lazy
-from redis_counters.contrib.where import opened
+from redis_counters.contrib.proxy import Lazy
+from redis_counters.contrib.url_config import opened
 from redis_counters.counters import Counters
 from redis_counters.errors import UsageError
 

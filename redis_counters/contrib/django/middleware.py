@@ -7,8 +7,8 @@ from typing import Any
 from django.http import HttpResponse
 from django.utils.deprecation import MiddlewareMixin
 
-from redis_counters.contrib.answers import Answer, answer
 from redis_counters.contrib.django.requests import BadIdempotencyKey
+from redis_counters.contrib.http_errors import Answer, answer
 from redis_counters.errors import CounterError
 
 __all__ = ["CounterErrors"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from redis_counters.cli.region_facts import Facts
+from redis_counters.cli.regional.facts import Facts
 from redis_counters.drivers.transport import Transport
 from redis_counters.protocol.exchange.change_index import ask_for_notes, noted_in
 from redis_counters.protocol.exchange.shard_text import told_of

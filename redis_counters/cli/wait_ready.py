@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from redis_counters import Counters
-from redis_counters.cli.stopping import Stop
+from redis_counters.cli.stop_signals import Stop
 from redis_counters.errors import Outcome, Unavailable, with_outcome
 
 PAUSE = 0.25  # seconds between two attempts

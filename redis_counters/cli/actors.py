@@ -12,8 +12,8 @@ from typing import Annotated, TypeVar
 import typer
 
 from redis_counters.cli import options, output
-from redis_counters.cli.inspection import how_long
-from redis_counters.cli.progress import REFRESH
+from redis_counters.cli.counting.progress import REFRESH
+from redis_counters.cli.inspect import how_long
 from redis_counters.drivers.redis_py.transports import transport_of
 from redis_counters.drivers.transport import Asking, Transport
 from redis_counters.drivers.urls import open_url

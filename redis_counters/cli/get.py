@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from redis_counters.cli import options, output
-from redis_counters.cli.opened import opened
-from redis_counters.cli.waiting import wait_for_redis
+from redis_counters.cli.client import opened
+from redis_counters.cli.wait_ready import wait_for_redis
 from redis_counters.errors import CounterError, OutcomeUnknown, Refused, Unavailable, UsageError
 from redis_counters.protocol.wire.refusals import of_many
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from redis_counters import Counters, Stats
 from redis_counters.cli import output
-from redis_counters.cli.progress import REFRESH, Show, Tally, show_nothing
-from redis_counters.cli.stopping import Stop
-from redis_counters.cli.waiting import wait_for_redis
+from redis_counters.cli.counting.progress import REFRESH, Show, Tally, show_nothing
+from redis_counters.cli.stop_signals import Stop
+from redis_counters.cli.wait_ready import wait_for_redis
 from redis_counters.drivers.urls import open_url
 from redis_counters.errors import CounterError, Refused, Unavailable
 

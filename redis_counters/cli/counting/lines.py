@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from redis_counters.cli.stopping import Stop
+from redis_counters.cli.stop_signals import Stop
 from redis_counters.errors import UsageError
 
 BLOCK = 1 << 20

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from redis_counters.cli import options, output
-from redis_counters.cli.opened import opened
+from redis_counters.cli.client import opened
 from redis_counters.crdt.slotmap import Half
 from redis_counters.errors import Refused
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redis_counters.cli import reading
-from redis_counters.cli.distinct import Distinct
-from redis_counters.cli.reading import LineTooLongError
-from redis_counters.cli.stopping import Stop
+from redis_counters.cli.counting import lines as reading
+from redis_counters.cli.counting.distinct import Distinct
+from redis_counters.cli.counting.lines import LineTooLongError
+from redis_counters.cli.stop_signals import Stop
 from redis_counters.errors import UsageError
 
 texts = st.lists(st.sampled_from([b"a", b"bc", b"\n", b"\r\n", b"\x0b", b"\xff", b"\x00"]), max_size=30).map(b"".join)

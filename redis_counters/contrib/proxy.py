@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from redis_counters.contrib.ending import close
+from redis_counters.contrib.shutdown import close
 from redis_counters.counters import Counters
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from redis_counters.cli.distinct import Distinct
-from redis_counters.cli.reading import Source
+from redis_counters.cli.counting.distinct import Distinct
+from redis_counters.cli.counting.lines import Source
 
 # Often enough for an eye, seldom enough to cost nothing.
 REFRESH = 0.2

@@ -6,9 +6,9 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from redis_counters.cli.differences import Gap, Known, closed, gaps, state_of
-from redis_counters.cli.keeping import driven
-from redis_counters.cli.region_facts import Facts, evicted_of
+from redis_counters.cli.actors import driven
+from redis_counters.cli.regional.differences import Gap, Known, closed, gaps, state_of
+from redis_counters.cli.regional.facts import Facts, evicted_of
 from redis_counters.drivers.transport import Asking
 from redis_counters.protocol.exchange.change_index import ask_for_notes, noted_in
 from redis_counters.protocol.exchange.joining import walk_over

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from redis_counters import Counters, UsageError
-from redis_counters.contrib.forwarding import Lazy
+from redis_counters.contrib.proxy import Lazy
 from redis_counters.testing import LossyLink
 from tests.lifecycle.children import FORKS, ended_well, forked
 from tests.servers import RealServer

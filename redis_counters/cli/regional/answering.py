@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
-from redis_counters.cli.keeping import driven
-from redis_counters.cli.region_facts import Facts, facts_of
-from redis_counters.cli.region_urls import of_region
-from redis_counters.cli.verifying import Region
+from redis_counters.cli.actors import driven
+from redis_counters.cli.regional.comparison import Region
+from redis_counters.cli.regional.facts import Facts, facts_of
+from redis_counters.cli.regional.urls import of_region
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.transport import Asking
 from redis_counters.errors import Unavailable

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import redis
 
-from redis_counters.cli.findings import Finding, Level, cut
+from redis_counters.cli.checks.findings import Finding, Level, cut
 from redis_counters.drivers.transport import Transport
 from redis_counters.errors import CounterError
 from redis_counters.protocol.exchange.heartbeats import Beat, beats_in

@@ -11,7 +11,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from redis_counters.cli import options, output
-from redis_counters.cli.keeping import connected, driven
+from redis_counters.cli.actors import connected, driven
 from redis_counters.drivers.identity import mint
 from redis_counters.drivers.transport import Transport
 from redis_counters.errors import CounterError, Refused, UsageError

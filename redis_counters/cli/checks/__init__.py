@@ -1,0 +1,1 @@
+"""Parts of ``doctor``: what it makes of the answers it got."""

@@ -1,0 +1,1 @@
+"""Parts of ``count``: lines in, counts out, and how far it got."""
