@@ -14,6 +14,7 @@ shell      run by bash; ``make`` and ``pip install`` are looked up, not run; wha
 console    lines after ``$`` are run by bash one by one, each must print the lines below it; what a line of its own
            exports is there in those that follow
 redis      a command to the server a line
+mermaid    a picture: not run; `test_diagrams` looks up what it names
 =========  ============================================================================================================
 
 An expected text may have ``...`` where anything may stand. Any other language is an error: nothing goes unchecked.
@@ -88,6 +89,7 @@ class Runner:
             "shell": self._shell,
             "console": self._console,
             "redis": self._redis,
+            "mermaid": _no_run,
         }.get(block.language)
         if todo is None:
             raise PageError(f"line {block.line}: nobody checks the language {block.language!r}")
@@ -249,6 +251,9 @@ def _look_up(line: int, command: str) -> None:
     for other in package[2].split():
         if not re.search(rf'"{other}[<>=;"]', project):
             raise PageError(f"line {line}: nothing here is tested with {other!r}")
+
+
+def _no_run(block: Block) -> None: ...
 
 
 def main() -> None:

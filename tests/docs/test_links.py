@@ -39,13 +39,27 @@ def test_a_broken_link_is_found() -> None:
     assert broken(ROOT / "page.md", text) == ["nowhere.md", "#there", "README.md#no-such-heading"]
 
 
-@pytest.mark.parametrize("page", ["docs/extending.md", "docs/design.md", "CONTRIBUTING.md"])
-def test_files_that_are_named_are_there(page: str) -> None:
+FOR_DEVELOPERS = [
+    *(ROOT / name for name in ("docs/extending.md", "docs/design.md", "CONTRIBUTING.md")),
+    *sorted((ROOT / "docs" / "explanation").glob("*.md")),
+    *sorted((ROOT / "docs" / "decisions").glob("*.md")),
+]
+
+
+def named_in(page: Path) -> set[str]:
+    return set(re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.(?:py|lua|md))`", page.read_text()))
+
+
+@pytest.mark.parametrize("page", FOR_DEVELOPERS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_are_named_are_there(page: Path) -> None:
     """Pages for those who change the code name files from the top, or from the package."""
-    named = set(re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.(?:py|lua|md))`", (ROOT / page).read_text()))
-    assert named
     places = (ROOT, ROOT / "redis_counters", ROOT / "redis_counters" / "protocol", ROOT / "lua")
-    assert [name for name in named if not any((place / name).exists() for place in places)] == []
+    assert [name for name in named_in(page) if not any((place / name).exists() for place in places)] == []
+
+
+@pytest.mark.parametrize("page", FOR_DEVELOPERS[:3], ids=lambda page: page.name)
+def test_these_pages_name_files(page: Path) -> None:
+    assert named_in(page)
 
 
 def test_every_page_is_in_the_index() -> None:
