@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from redis_counters.counters import Counter, Counters
+from redis_counters._blocking.counters import Counter, Counters
+from redis_counters._blocking.keyed import Likes
 from redis_counters.errors import (
     BufferFull,
     CounterError,
@@ -25,13 +26,12 @@ from redis_counters.errors import (
     WrongType,
 )
 from redis_counters.events import Event, EventKind
-from redis_counters.face_keyed import Likes
 from redis_counters.protocol.stats import Stats
 from redis_counters.protocol.wire.durability import Durability
 from redis_counters.protocol.wire.values import CounterValue
 
 if TYPE_CHECKING:
-    from redis_counters.face_exchange import Exchange
+    from redis_counters._blocking.exchange import Exchange
     from redis_counters.periods import Period, period
     from redis_counters.protocol.exchange.metrics import ExchangeStats, PairStats, RegionStatus
     from redis_counters.protocol.read.inspection import Inspection
@@ -82,7 +82,7 @@ def __getattr__(name: str) -> Any:
 
         return Inspection
     if name == "Exchange":
-        from redis_counters.face_exchange import Exchange
+        from redis_counters._blocking.exchange import Exchange
 
         return Exchange
     if name in ("ExchangeStats", "PairStats", "RegionStatus"):

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from celery import Celery
 from celery.signals import worker_process_shutdown
 
+from redis_counters._blocking.counters import Counters
 from redis_counters.contrib.proxy import Lazy
 from redis_counters.contrib.shutdown import close
 from redis_counters.contrib.url_config import opened
-from redis_counters.counters import Counters
 from redis_counters.protocol.wire.options import OptionsAndUrl
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, cast
 from flask import Flask, Response, current_app, has_app_context, request
 from werkzeug.exceptions import BadRequest
 
+from redis_counters._blocking.counters import Counters
 from redis_counters.contrib.http_errors import ANSWERED, answer
 from redis_counters.contrib.idempotency import HEADER, BadKeyError, header_key, scoped
 from redis_counters.contrib.proxy import Forwarding
 from redis_counters.contrib.url_config import opened
-from redis_counters.counters import Counters
 from redis_counters.errors import CounterError, UsageError
 from redis_counters.protocol.keyed.calls import User
 from redis_counters.protocol.wire.options import OptionsAndUrl

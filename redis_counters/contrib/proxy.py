@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from redis_counters._blocking.counters import Counters
 from redis_counters.contrib.shutdown import close
-from redis_counters.counters import Counters
 
 if TYPE_CHECKING:
     _Face = Counters  # so that checkers and editors know every method; there is none here to be kept up to date

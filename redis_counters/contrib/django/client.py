@@ -6,10 +6,10 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
+from redis_counters._blocking.counters import Counters
 from redis_counters.contrib.django.config import SETTING, url_and_options
 from redis_counters.contrib.proxy import Lazy
 from redis_counters.contrib.url_config import opened
-from redis_counters.counters import Counters
 from redis_counters.errors import UsageError
 
 

@@ -1,62 +1,65 @@
-"""The blocking face: `Counters` and `Counter`."""
+"""The asyncio face: `Counters` and `Counter`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, NoReturn
 
+from redis_counters.asyncio.keyed import KeyedCounters
 from redis_counters.drivers.pacing import all_of
 from redis_counters.drivers.process.finalizer import when_dropped
 from redis_counters.drivers.process.fork_hooks import here
-from redis_counters.drivers.redis_py.transports import transport_of
-from redis_counters.drivers.threads import ThreadRunner
+from redis_counters.drivers.redis_py.transports import transport_of_asyncio
+from redis_counters.drivers.tasks import TaskRunner
 from redis_counters.errors import Refused, not_applied
-from redis_counters.face import CounterBase, CountersBase, check_options, make_core, named, names_bytes, nothing
-from redis_counters.face_keyed import KeyedCounters
+from redis_counters.face import CounterBase, CountersBase, check_options, make_core, named, names_bytes
+from redis_counters.face import nothing_asyncio as nothing
 from redis_counters.protocol.wire.options import Options, check_names, takes_options
 from redis_counters.protocol.wire.settings import check_age, checked_age
 from redis_counters.protocol.wire.values import CounterValue, N, Name, name_bytes
 from redis_counters.protocol.write.expiries import Expiry
 
 if TYPE_CHECKING:
-    import redis
+    import redis.asyncio
     from typing_extensions import Unpack
 
     from redis_counters.protocol.read.inspection import Inspection
 
 
 class Counters(CountersBase, KeyedCounters):
-    """Counters on one Redis deployment: any number of names, any number of threads.
+    """Counters on one Redis deployment: any number of names, any number of tasks of one event loop.
 
     Increments are added up in memory and reach Redis within ``flush_interval``; what this process counted, it reads at
     once. Options: page "Options".
 
     Raises: TypeError, UsageError for an option that is not accepted; nothing is sent yet.
 
-    >>> from redis_counters import Counters
-    >>> with Counters.from_url("redis://localhost:6379", flush_interval=0.5) as counters:
+    >>> from redis_counters.asyncio import Counters
+    >>> async with Counters.from_url("redis://localhost:6379", flush_interval=0.5) as counters:
     ...     counters.incr("likes:post:42")
     ...     likes = counters.counter("likes:post:42")
     ...     likes.incr(2)
-    ...     likes.value()
-    ...     counters.get_many(["likes:post:42", "likes:post:43"])
+    ...     await likes.value()
+    ...     await counters.get_many(["likes:post:42", "likes:post:43"])
     3
     {'likes:post:42': 3, 'likes:post:43': 0}
     """
 
-    _runner: ThreadRunner
+    _runner: TaskRunner
 
     @takes_options
-    def __init__(self, client: redis.Redis | redis.RedisCluster, **options: Unpack[Options]) -> None:
+    def __init__(self, client: redis.asyncio.Redis | redis.asyncio.RedisCluster, **options: Unpack[Options]) -> None:
         check_names("Counters()", options)
-        transport = transport_of(client)
-        core = make_core(transport, asyncio=False, options=options)
-        self._runner = ThreadRunner(core, transport)
+        transport = transport_of_asyncio(client)
+        core = make_core(transport, asyncio=True, options=options)
+        self._runner = TaskRunner(core, transport)
         self._begin(core, self._runner)
         when_dropped(self, self._runner.drop)
-        self._stop: Callable[[], None] = nothing
+        self._stop: Callable[[], Awaitable[None]] = nothing
+        self._stopping: asyncio.Task[None] | None = None
 
     @classmethod
     def from_url(cls, url: str, **options: Unpack[Options]) -> Counters:
@@ -68,30 +71,32 @@ class Counters(CountersBase, KeyedCounters):
         from redis_counters.drivers.urls import open_url
 
         check_options(cls, options)
-        opened = open_url(url, asyncio=False)
+        opened = open_url(url, asyncio=True)
         try:
             self = cls(opened.client, **options)
         except BaseException:
             opened.stop()
             raise
-        self._stop = self._runner.stop_client = opened.stop_all
+        self._stop = self._runner.stop_client = opened.stop_all_asyncio
         return self
 
     if not TYPE_CHECKING:  # for those who check no types
 
-        async def __aenter__(self) -> NoReturn:
-            raise TypeError("these are blocking counters: use `with`, or those of redis_counters.asyncio")
+        def __enter__(self) -> NoReturn:
+            raise TypeError("these are counters of asyncio: use `async with`, or those of redis_counters")
 
-        async def __aexit__(self, *_of_an_error: object) -> None:
-            """Python looks for it before it calls __aenter__."""
+        def __exit__(self, *_of_an_error: object) -> None:
+            """Python looks for it before it calls __enter__."""
 
-    def __enter__(self) -> Counters:
+    async def __aenter__(self) -> Counters:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        await self.close()
 
-    def get(self, name: Name, *, max_age: float | None = None) -> CounterValue:
+    async def get(self, name: Name, *, max_age: float | None = None) -> CounterValue:
         """Return the counter's value, 0 for an unknown name. It includes all that this process has counted.
 
         Staleness: of other processes' counts, at most ``max_age`` seconds (default: the option) plus their
@@ -102,9 +107,9 @@ class Counters(CountersBase, KeyedCounters):
         raw = name if type(name) is bytes else name_bytes(name)
         if max_age is None and here and (value := self._core.reads.at_hand(raw)) is not None:
             return value
-        return (self._runner.read((raw,), checked_age(max_age)))[raw]
+        return (await self._runner.read((raw,), checked_age(max_age)))[raw]
 
-    def get_many(self, names: Iterable[N], *, max_age: float | None = None) -> dict[N, CounterValue]:
+    async def get_many(self, names: Iterable[N], *, max_age: float | None = None) -> dict[N, CounterValue]:
         """Return values by name, each as `get` would; keys are the names as given.
 
         Cost: one round trip for all that is not in the cache.
@@ -113,10 +118,10 @@ class Counters(CountersBase, KeyedCounters):
         """
         wanted = names_bytes(names)
         try:
-            values = self._runner.read(wanted.values(), checked_age(max_age))
+            values = await self._runner.read(wanted.values(), checked_age(max_age))
         except Refused as error:
             raise named(error, wanted) from None
-        return dict(zip(wanted, map(values.__getitem__, wanted.values()), strict=True))
+        return {name: values[raw] for name, raw in wanted.items()}
 
     def counter(
         self,
@@ -137,16 +142,16 @@ class Counters(CountersBase, KeyedCounters):
         raw = name_bytes(name)
         return Counter(self, raw, self._runner.declare(raw, shards, expire_at))
 
-    def flush(self, timeout: float | None = None) -> None:
+    async def flush(self, timeout: float | None = None) -> None:
         """All that was buffered when called is in Redis.
 
         ``timeout``: seconds, default 30.
         Raises: Unavailable with ``.pending`` (kept, and sent later by itself); Refused for a counter that Redis, or
         the range of a slot, refuses: all others are in Redis.
         """
-        self._runner.flush(checked_age(timeout, "timeout"))
+        await self._runner.flush(checked_age(timeout, "timeout"))
 
-    def close(self, timeout: float = 5.0) -> None:
+    async def close(self, timeout: float = 5.0) -> None:
         """All that was counted is in Redis, its slots are folded, and the client is done; calling again does nothing.
 
         ``timeout``: seconds.
@@ -154,13 +159,24 @@ class Counters(CountersBase, KeyedCounters):
         """
         limit = check_age("timeout", timeout)
         try:
-            self._runner.close(limit)
+            await self._runner.close(limit)
         finally:
             if self._runner.over:  # else it was interrupted, and may go on
-                stop, self._stop = self._stop, nothing
-                stop()
+                await self._stopped()
 
-    def reset(self, name: Name) -> int:
+    async def _stopped(self) -> None:
+        """The client is closed, if it is ours. By a task that no cancellation reaches: redis-py would not go on."""
+        if self._stopping is None or self._stopping.done():
+            if self._stop is nothing:
+                return
+            self._stopping = asyncio.create_task(self._stop_client())
+        await asyncio.shield(self._stopping)
+
+    async def _stop_client(self) -> None:
+        await self._stop()
+        self._stop = nothing
+
+    async def reset(self, name: Name) -> int:
         """The counter is 0, wherever it is read: what Redis holds of it counts no more. Return how much that was.
 
         What this process has counted is flushed first. What other processes count at the same time stays: of what they
@@ -170,22 +186,22 @@ class Counters(CountersBase, KeyedCounters):
         Cost: what `flush` costs, and 2 to 5 round trips; O(slots).
         Raises: as `flush`; Unconfirmed with `durability`, if it is applied but not durable; WrongType, NotPermitted.
         """
-        from redis_counters.drivers.threads.resetting import taken_away
+        from redis_counters.drivers.tasks.resetting import taken_away
 
-        return taken_away(self._runner, name_bytes(name), delete=False)
+        return await taken_away(self._runner, name_bytes(name), delete=False)
 
-    def delete(self, name: Name) -> int:
+    async def delete(self, name: Name) -> int:
         """The counter is 0, and nothing of it is left in Redis; it may be counted again at once. Return what it was.
 
         As `reset`, but for this: seeds are forgotten, so one that is told again counts as a whole; of what other
         processes had told Redis, and not heard of yet, something may stay. The number of shards stays, if it is more
         than one. Where the counter is in several regions, it is deleted in all, and kept in mind until all know.
         """
-        from redis_counters.drivers.threads.resetting import taken_away
+        from redis_counters.drivers.tasks.resetting import taken_away
 
-        return taken_away(self._runner, name_bytes(name), delete=True)
+        return await taken_away(self._runner, name_bytes(name), delete=True)
 
-    def inspect(self, name: Name) -> Inspection:
+    async def inspect(self, name: Name) -> Inspection:
         """Return what Redis holds of a counter: shards, slots, actors.
 
         Cost: up to 2 round trips per shard and two more; O(slots).
@@ -195,7 +211,7 @@ class Counters(CountersBase, KeyedCounters):
         from redis_counters.protocol.read.inspection import inspect
 
         with not_applied:
-            return self._runner.ask(all_of(inspect(self._core.reads, name)))
+            return await self._runner.ask(all_of(inspect(self._core.reads, name)))
 
 
 class Counter(CounterBase):
@@ -208,16 +224,16 @@ class Counter(CounterBase):
         self._counters = counters
         self._core = counters._core
 
-    def value(self, *, max_age: float | None = None) -> CounterValue:
+    async def value(self, *, max_age: float | None = None) -> CounterValue:
         """Return the value; as `Counters.get`."""
         if max_age is None and here and (value := self._core.reads.at_hand(self._name)) is not None:
             return value
-        return self._counters.get(self._name, max_age=max_age)
+        return await self._counters.get(self._name, max_age=max_age)
 
-    def reset(self) -> int:
+    async def reset(self) -> int:
         """The counter is 0; return what it was. As `Counters.reset`."""
-        return self._counters.reset(self._name)
+        return await self._counters.reset(self._name)
 
-    def delete(self) -> int:
+    async def delete(self) -> int:
         """The counter is gone; return what it was. As `Counters.delete`."""
-        return self._counters.delete(self._name)
+        return await self._counters.delete(self._name)

@@ -1,4 +1,4 @@
-"""`Exchange` of the asyncio face: regions are brought to the same counts, by a task for each directed pair."""
+"""`Exchange`, blocking: regions are brought to the same counts, by a thread for each directed pair."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from redis_counters.drivers.deadline import Deadline
-from redis_counters.drivers.exchange.tasks import TaskExchange
+from redis_counters.drivers.exchange.threads import ThreadExchange
 from redis_counters.drivers.process import fork_hooks
-from redis_counters.drivers.redis_py.transports import transport_of_asyncio
+from redis_counters.drivers.redis_py.transports import transport_of
 from redis_counters.errors import Unavailable, not_applied
 from redis_counters.face import OnePerProcess, names_bytes
-from redis_counters.face_exchange_base import make_places, open_places, reading_core, skew
-from redis_counters.protocol.exchange.membership import add_some, evict_one, see
-from redis_counters.protocol.exchange.metrics import ExchangeStats, RegionStatus
+from redis_counters.face_exchange import make_places, open_places, reading_core, skew
+from redis_counters.protocol.exchange.figures import ExchangeStats, RegionStatus
+from redis_counters.protocol.exchange.operations import add_some, evict_one, see
 from redis_counters.protocol.wire.durability import Durability
 from redis_counters.protocol.wire.region_names import check_name
 from redis_counters.protocol.wire.settings import check_age, checked_age
@@ -56,47 +56,45 @@ class Exchange(OnePerProcess):
         self._durability = durability
         self._places = make_places(
             regions,
-            transport_of_asyncio,
-            asyncio=True,
+            transport_of,
+            asyncio=False,
             namespace=namespace,
             interval=interval,
             durability=durability,
             links=links,
             observer=observer,
         )
-        self._runner = TaskExchange(self._places)
+        self._runner = ThreadExchange(self._places)
         weakref.finalize(self, self._runner.abandon).atexit = False
 
     if not TYPE_CHECKING:  # for those who check no types
 
-        def __enter__(self) -> NoReturn:
-            raise TypeError("this is an exchange of asyncio: use `async with`")
+        async def __aenter__(self) -> NoReturn:
+            raise TypeError("this is a blocking exchange: use `with`, or that of redis_counters.asyncio")
 
-        def __exit__(self, *_of_an_error: object) -> None:
-            """Python looks for it before it calls __enter__."""
+        async def __aexit__(self, *_of_an_error: object) -> None:
+            """Python looks for it before it calls __aenter__."""
 
-    async def __aenter__(self) -> Exchange:
+    def __enter__(self) -> Exchange:
         self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        await self.close()
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
 
     def start(self) -> None:
         """The exchange goes on in the background, until `close`. Calling again does nothing; nothing is waited for."""
         self._runner.start()
 
-    async def close(self, timeout: float = 5.0) -> None:
+    def close(self, timeout: float = 5.0) -> None:
         """The exchange has ended, and so have the connections that it made; calling again does nothing.
 
         Who asks it for anything but `stats` from then on, or waits for it already, gets Unavailable.
         What is on its way is waited for ``timeout`` seconds at most: another exchange begins where this one was.
         """
-        await self._runner.close(check_age("timeout", timeout))
+        self._runner.close(check_age("timeout", timeout))
 
-    async def run_once(self, timeout: float | None = None) -> ExchangeStats:
+    def run_once(self, timeout: float | None = None) -> ExchangeStats:
         """Every region has what the others had when this was called; all that there is was compared.
 
         ``timeout``: seconds for all of it. By default it takes as long as it gets on: a pair of regions that gets
@@ -105,7 +103,7 @@ class Exchange(OnePerProcess):
         Raises: Unavailable for regions that do not answer in time, Refused for regions that may not take part; all
         others have been brought up to date by then.
         """
-        await self._runner.run_once(checked_age(timeout, "timeout"))
+        self._runner.run_once(checked_age(timeout, "timeout"))
         return self.stats()
 
     def stats(self) -> ExchangeStats:
@@ -113,7 +111,7 @@ class Exchange(OnePerProcess):
         fork_hooks.notice()
         return self._places.stats()
 
-    async def read_skew(self, names: Iterable[N]) -> dict[N, int]:
+    def read_skew(self, names: Iterable[N]) -> dict[N, int]:
         """Return by how much the regions' values of each counter differ: the largest less the smallest.
 
         Regions are read one after the other: while somebody counts they differ without anything being wrong.
@@ -122,13 +120,13 @@ class Exchange(OnePerProcess):
         wanted, deadline = names_bytes(names), Deadline()
         with not_applied:
             values = [
-                await self._runner.ask(name, reading_core(self._places, place).reads.fetch(wanted.values()), deadline)
+                self._runner.ask(name, reading_core(self._places, place).reads.fetch(wanted.values()), deadline)
                 for name, place in self._runner.opened().items()
                 if wanted  # to ask for nothing would be to wait for an answer that does not come
             ]
         return skew(wanted, values)
 
-    async def regions(self) -> dict[str, RegionStatus]:
+    def regions(self) -> dict[str, RegionStatus]:
         """Return all regions by name: those of this exchange, and others that these have recorded.
 
         Cost: one round trip to each; 10 seconds at most.
@@ -136,11 +134,9 @@ class Exchange(OnePerProcess):
         """
         with not_applied:
             names = [name.encode() for name in self._runner.opened()]
-        return {
-            status.name: status for status in await self._runner.operate(see(self._places.common, names), Deadline())
-        }
+        return {status.name: status for status in self._runner.operate(see(self._places.common, names), Deadline())}
 
-    async def add_regions(self, regions: Mapping[str, Any], *, links: Iterable[tuple[str, str]] | None = None) -> None:
+    def add_regions(self, regions: Mapping[str, Any], *, links: Iterable[tuple[str, str]] | None = None) -> None:
         """These regions are recorded as members everywhere, and take part from now on.
 
         ``links``: those that come with them; default: everyone asks them, and they ask everyone.
@@ -152,24 +148,24 @@ class Exchange(OnePerProcess):
         namespace has another number of buckets.
         """
         self._runner.opened()
-        new = open_places(regions, transport_of_asyncio, asyncio=True, durability=self._durability)
+        new = open_places(regions, transport_of, asyncio=False, durability=self._durability)
         before = self._places.places
         added = [name.encode() for name in new]
         try:
             wanted = self._places.links_with(new, links)
             self._places.places = {**before, **new}
-            await self._runner.operate(add_some(self._places.common, [name.encode() for name in before], added))
+            self._runner.operate(add_some(self._places.common, [name.encode() for name in before], added))
         except BaseException:
             self._places.places = before
-            await self._runner.end(new.values())
+            self._runner.end(new.values())
             raise
         self._places.evicted -= set(new)
         self._places.link(wanted, new)
         if self._runner.running:
             self._runner.start()
-        await self._runner.end([place for name, place in before.items() if name in new])
+        self._runner.end([place for name, place in before.items() if name in new])
 
-    async def evict(self, name: str) -> None:
+    def evict(self, name: str) -> None:
         """The region is recorded as evicted everywhere: it takes part no more, what it counted until now stays.
 
         Nobody waits any more for it with cleaning up after deleted counters. It returns by `add_regions`.
@@ -180,7 +176,7 @@ class Exchange(OnePerProcess):
         operation = evict_one(self._places.common, names, check_name(name).encode())
         self._places.leaving.add(name)
         try:
-            await self._runner.operate(operation)
+            self._runner.operate(operation)
         except Unavailable:
             self._places.unlink(name)
             raise
