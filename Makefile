@@ -11,7 +11,7 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $$name && break; done)
 
 .NOTPARALLEL:
-.PHONY: help demo test simulate check format matrix bench campaign dist release clean
+.PHONY: help demo test simulate check format blocking matrix bench campaign dist release clean
 
 help: ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -25,15 +25,19 @@ test: $(VENV)/test ## run the tests on every server found here (PYTEST_ARGS)
 simulate: $(VENV)/test ## run N seeded schedules of everything that can go wrong, in simulated time (N, SIMULATE_ARGS)
 	$(BIN)/python -m tests.simulation --count $(or $(N),3000) $(SIMULATE_ARGS)
 
-check: $(VENV)/check ## lint, format, types, and which layer may import which
+check: $(VENV)/check ## lint, format, types, which layer may import which, and whether the blocking face follows
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.blocking --check
 
 format: $(VENV)/check ## rewrite the sources as the formatter wants them
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+blocking: $(VENV)/check ## write the blocking face anew, which follows from that of asyncio
+	$(BIN)/python -m tests.blocking
 
 matrix: $(VENV)/python ## count under older versions of redis-py, and under every Python found here
 	tests/matrix.sh $(PYTHON)

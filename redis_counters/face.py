@@ -7,7 +7,7 @@ import inspect
 import os
 import random
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 from redis_counters.drivers.clock import monotonic, wall
 from redis_counters.drivers.identity import default_display, mint
@@ -109,6 +109,30 @@ class OnePerProcess:
             f"{type(self).__module__}.{type(self).__name__} cannot be pickled or copied, for it has connections and "
             "counts of this process: make one in each process"
         )
+
+
+class NotBlocking:
+    """Belongs to an event loop: `with` is refused, with words that say what to do."""
+
+    if not TYPE_CHECKING:  # for callers who check no types
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError(f"this {type(self).__name__} is of asyncio: use `async with`, or that of redis_counters")
+
+        def __exit__(self, *_of_an_error: object) -> None:
+            """Python looks for it before it calls __enter__."""
+
+
+class NotAsyncio:
+    """Blocks: `async with` is refused, with words that say what to do."""
+
+    if not TYPE_CHECKING:
+
+        async def __aenter__(self) -> NoReturn:
+            raise TypeError(f"this {type(self).__name__} blocks: use `with`, or that of redis_counters.asyncio")
+
+        async def __aexit__(self, *_of_an_error: object) -> None:
+            """Python looks for it before it calls __aenter__."""
 
 
 class CountersBase(OnePerProcess):
@@ -229,11 +253,3 @@ def named(error: R, wanted: Mapping[N, bytes]) -> R:
     errors = error.errors or ({} if error.counter is None else {error.counter: error})
     told.errors = {name: errors[raw] for name, raw in wanted.items() if raw in errors}
     return told
-
-
-def nothing() -> None:
-    """A client of the caller is the caller's to end."""
-
-
-async def nothing_asyncio() -> None:
-    """As `nothing`, awaited."""

@@ -1,11 +1,12 @@
+# Generated from redis_counters/asyncio/counters.py by `make blocking`: change that.
 """The blocking face: `Counters` and `Counter`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import TYPE_CHECKING, Literal
 
 from redis_counters._blocking.keyed import KeyedCounters
 from redis_counters.drivers.pacing import all_of
@@ -14,7 +15,7 @@ from redis_counters.drivers.process.fork_hooks import here
 from redis_counters.drivers.redis_py.transports import transport_of
 from redis_counters.drivers.threads import ThreadRunner
 from redis_counters.errors import Refused, not_applied
-from redis_counters.face import CounterBase, CountersBase, check_options, make_core, named, names_bytes, nothing
+from redis_counters.face import CounterBase, CountersBase, NotAsyncio, check_options, make_core, named, names_bytes
 from redis_counters.protocol.wire.options import Options, check_names, takes_options
 from redis_counters.protocol.wire.settings import check_age, checked_age
 from redis_counters.protocol.wire.values import CounterValue, N, Name, name_bytes
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from redis_counters.protocol.read.inspection import Inspection
 
 
-class Counters(CountersBase, KeyedCounters):
+class Counters(NotAsyncio, CountersBase, KeyedCounters):
     """Counters on one Redis deployment: any number of names, any number of threads.
 
     Increments are added up in memory and reach Redis within ``flush_interval``; what this process counted, it reads at
@@ -56,7 +57,6 @@ class Counters(CountersBase, KeyedCounters):
         self._runner = ThreadRunner(core, transport)
         self._begin(core, self._runner)
         when_dropped(self, self._runner.drop)
-        self._stop: Callable[[], None] = nothing
 
     @classmethod
     def from_url(cls, url: str, **options: Unpack[Options]) -> Counters:
@@ -74,16 +74,8 @@ class Counters(CountersBase, KeyedCounters):
         except BaseException:
             opened.stop()
             raise
-        self._stop = self._runner.stop_client = opened.stop_all
+        self._runner.stop_client = opened.stop_all
         return self
-
-    if not TYPE_CHECKING:  # for those who check no types
-
-        async def __aenter__(self) -> NoReturn:
-            raise TypeError("these are blocking counters: use `with`, or those of redis_counters.asyncio")
-
-        async def __aexit__(self, *_of_an_error: object) -> None:
-            """Python looks for it before it calls __aenter__."""
 
     def __enter__(self) -> Counters:
         return self
@@ -157,8 +149,7 @@ class Counters(CountersBase, KeyedCounters):
             self._runner.close(limit)
         finally:
             if self._runner.over:  # else it was interrupted, and may go on
-                stop, self._stop = self._stop, nothing
-                stop()
+                self._runner.end_client()
 
     def reset(self, name: Name) -> int:
         """The counter is 0, wherever it is read: what Redis holds of it counts no more. Return how much that was.

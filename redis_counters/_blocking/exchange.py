@@ -1,18 +1,19 @@
-"""`Exchange`, blocking: regions are brought to the same counts, by a thread for each directed pair."""
+# Generated from redis_counters/asyncio/exchange.py by `make blocking`: change that.
+"""The blocking face of `Exchange`: regions are brought to the same counts, by a thread for each directed pair."""
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.exchange.threads import ThreadExchange
 from redis_counters.drivers.process import fork_hooks
 from redis_counters.drivers.redis_py.transports import transport_of
 from redis_counters.errors import Unavailable, not_applied
-from redis_counters.face import OnePerProcess, names_bytes
+from redis_counters.face import NotAsyncio, OnePerProcess, names_bytes
 from redis_counters.face_exchange import make_places, open_places, reading_core, skew
 from redis_counters.protocol.exchange.figures import ExchangeStats, RegionStatus
 from redis_counters.protocol.exchange.operations import add_some, evict_one, see
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from redis_counters.events import Observer
 
 
-class Exchange(OnePerProcess):
+class Exchange(NotAsyncio, OnePerProcess):
     """Brings the counters of independent Redis deployments (regions) to the same counts, again and again.
 
     ``regions``: by name (1 to 64 of ``A-Z a-z 0-9 . _ -``), each a URL as `Counters.from_url` takes it, or a redis-py
@@ -66,14 +67,6 @@ class Exchange(OnePerProcess):
         )
         self._runner = ThreadExchange(self._places)
         weakref.finalize(self, self._runner.abandon).atexit = False
-
-    if not TYPE_CHECKING:  # for those who check no types
-
-        async def __aenter__(self) -> NoReturn:
-            raise TypeError("this is a blocking exchange: use `with`, or that of redis_counters.asyncio")
-
-        async def __aexit__(self, *_of_an_error: object) -> None:
-            """Python looks for it before it calls __aenter__."""
 
     def __enter__(self) -> Exchange:
         self.start()

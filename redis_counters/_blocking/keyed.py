@@ -1,3 +1,4 @@
+# Generated from redis_counters/asyncio/keyed.py by `make blocking`: change that.
 """The blocking face of what is idempotent by a key: `incr_once`, `likes`, `seed`, `adopt`."""
 
 from __future__ import annotations
@@ -26,13 +27,7 @@ class KeyedCounters:
     _runner: ThreadRunner
 
     def _use(self, uses: Uses[T]) -> T:
-        self._runner.begin_here()
-        keyed = self._runner.keyed
-        if keyed is None:
-            from redis_counters.drivers.threads.keyed import keyed_of
-
-            keyed = keyed_of(self._runner)
-        return keyed.use(uses)
+        return self._runner.keyed_calls().use(uses)
 
     def incr_once(self, name: Name, key: str | bytes, amount: int = 1, *, ttl: float | timedelta = 86400) -> bool:
         """The counter is higher by ``amount``, once for this key, whoever calls how often; return whether just now.

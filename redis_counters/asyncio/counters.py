@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import TYPE_CHECKING, Literal
 
 from redis_counters.asyncio.keyed import KeyedCounters
 from redis_counters.drivers.pacing import all_of
@@ -15,8 +14,7 @@ from redis_counters.drivers.process.fork_hooks import here
 from redis_counters.drivers.redis_py.transports import transport_of_asyncio
 from redis_counters.drivers.tasks import TaskRunner
 from redis_counters.errors import Refused, not_applied
-from redis_counters.face import CounterBase, CountersBase, check_options, make_core, named, names_bytes
-from redis_counters.face import nothing_asyncio as nothing
+from redis_counters.face import CounterBase, CountersBase, NotBlocking, check_options, make_core, named, names_bytes
 from redis_counters.protocol.wire.options import Options, check_names, takes_options
 from redis_counters.protocol.wire.settings import check_age, checked_age
 from redis_counters.protocol.wire.values import CounterValue, N, Name, name_bytes
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
     from redis_counters.protocol.read.inspection import Inspection
 
 
-class Counters(CountersBase, KeyedCounters):
+class Counters(NotBlocking, CountersBase, KeyedCounters):
     """Counters on one Redis deployment: any number of names, any number of tasks of one event loop.
 
     Increments are added up in memory and reach Redis within ``flush_interval``; what this process counted, it reads at
@@ -58,8 +56,6 @@ class Counters(CountersBase, KeyedCounters):
         self._runner = TaskRunner(core, transport)
         self._begin(core, self._runner)
         when_dropped(self, self._runner.drop)
-        self._stop: Callable[[], Awaitable[None]] = nothing
-        self._stopping: asyncio.Task[None] | None = None
 
     @classmethod
     def from_url(cls, url: str, **options: Unpack[Options]) -> Counters:
@@ -77,16 +73,8 @@ class Counters(CountersBase, KeyedCounters):
         except BaseException:
             opened.stop()
             raise
-        self._stop = self._runner.stop_client = opened.stop_all_asyncio
+        self._runner.stop_client = opened.stop_all_asyncio
         return self
-
-    if not TYPE_CHECKING:  # for those who check no types
-
-        def __enter__(self) -> NoReturn:
-            raise TypeError("these are counters of asyncio: use `async with`, or those of redis_counters")
-
-        def __exit__(self, *_of_an_error: object) -> None:
-            """Python looks for it before it calls __enter__."""
 
     async def __aenter__(self) -> Counters:
         return self
@@ -121,7 +109,7 @@ class Counters(CountersBase, KeyedCounters):
             values = await self._runner.read(wanted.values(), checked_age(max_age))
         except Refused as error:
             raise named(error, wanted) from None
-        return {name: values[raw] for name, raw in wanted.items()}
+        return dict(zip(wanted, map(values.__getitem__, wanted.values()), strict=True))
 
     def counter(
         self,
@@ -162,19 +150,7 @@ class Counters(CountersBase, KeyedCounters):
             await self._runner.close(limit)
         finally:
             if self._runner.over:  # else it was interrupted, and may go on
-                await self._stopped()
-
-    async def _stopped(self) -> None:
-        """The client is closed, if it is ours. By a task that no cancellation reaches: redis-py would not go on."""
-        if self._stopping is None or self._stopping.done():
-            if self._stop is nothing:
-                return
-            self._stopping = asyncio.create_task(self._stop_client())
-        await asyncio.shield(self._stopping)
-
-    async def _stop_client(self) -> None:
-        await self._stop()
-        self._stop = nothing
+                await self._runner.end_client()
 
     async def reset(self, name: Name) -> int:
         """The counter is 0, wherever it is read: what Redis holds of it counts no more. Return how much that was.

@@ -26,9 +26,7 @@ class KeyedCounters:
     _runner: TaskRunner
 
     async def _use(self, uses: Uses[T]) -> T:
-        from redis_counters.drivers.tasks.keyed import keyed_of
-
-        return await keyed_of(self._runner).use(uses)
+        return await self._runner.keyed_calls().use(uses)
 
     async def incr_once(self, name: Name, key: str | bytes, amount: int = 1, *, ttl: float | timedelta = 86400) -> bool:
         """The counter is higher by ``amount``, once for this key, whoever calls how often; return whether just now.

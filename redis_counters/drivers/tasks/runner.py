@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redis_counters.drivers.breaker import Breaker
 from redis_counters.drivers.clock import monotonic
@@ -34,6 +34,9 @@ from redis_counters.protocol.wire.shard_counts import Auto
 from redis_counters.protocol.wire.values import Name
 from redis_counters.protocol.write.expiries import Expiry, Moment
 
+if TYPE_CHECKING:
+    from redis_counters.drivers.tasks.keyed import KeyedTasks
+
 STATS_TIMEOUT = 10.0  # seconds that stats() in another thread waits for the loop
 
 
@@ -42,7 +45,8 @@ class TaskRunner(Reading):
 
     def __init__(self, core: Core, transport: AwaitedTransport) -> None:
         super().__init__(core, transport)
-        self.ending: asyncio.Task[None] | None = None  # which closes it, if nobody else has
+        self.ending: asyncio.Task[None] | None = None  # closes it, if nobody else has
+        self.stopping: asyncio.Future[None] | None = None  # ends the client
         fork_hooks.begin_anew(self)
         atexit_hooks.close_at_exit(self, self._close_at_exit)
 
@@ -88,8 +92,19 @@ class TaskRunner(Reading):
     async def _close_dropped(self) -> None:
         with suppress(CounterError):
             await self.close(atexit_hooks.LIMIT)
-        if self.stop_client is not None:
-            await self.stop_client()
+        await self.end_client()
+
+    async def end_client(self) -> None:
+        """End the client, if it is ours. In a task that no cancellation reaches: redis-py would not go on."""
+        if self.stop_client is None:
+            return
+        if self.stopping is None or self.stopping.done():
+            self.stopping = asyncio.ensure_future(self._end_client(self.stop_client))
+        await asyncio.shield(self.stopping)
+
+    async def _end_client(self, stop: Callable[[], Awaitable[None]]) -> None:
+        await stop()
+        self.stop_client = None
 
     def _forget(self) -> None:
         """Nobody tells it of forks and of the end of the process any more."""
@@ -256,6 +271,12 @@ class TaskRunner(Reading):
     def declare(self, name: bytes, shards: int | Auto | None, expire_at: Moment | None) -> Expiry | None:
         fork_hooks.notice()
         return self.core.declare(name, shards, expire_at)
+
+    def keyed_calls(self) -> KeyedTasks:
+        """Return what sends keyed calls; imported with the first of them."""
+        from redis_counters.drivers.tasks.keyed import keyed_of
+
+        return keyed_of(self)
 
     def stats(self) -> Stats:
         fork_hooks.notice()

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from redis_counters.drivers.breaker import Breaker
 from redis_counters.drivers.clock import monotonic
@@ -35,6 +36,9 @@ from redis_counters.protocol.stats import Stats
 from redis_counters.protocol.wire.shard_counts import Auto
 from redis_counters.protocol.wire.values import Name
 from redis_counters.protocol.write.expiries import Expiry, Moment
+
+if TYPE_CHECKING:
+    from redis_counters.drivers.threads.keyed import KeyedThreads
 
 LEAST_ROUND = 0.5  # seconds that a round of a caller may take at least, however little time there is
 OURS = "redis-counters"  # how the names of this library's threads begin
@@ -102,8 +106,13 @@ class ThreadRunner(Reading):
     def _close_dropped(self) -> None:
         with suppress(CounterError):
             self.close(atexit_hooks.LIMIT)
-        if self.stop_client is not None:
-            self.stop_client()
+        self.end_client()
+
+    def end_client(self) -> None:
+        """End the client, if it is ours."""
+        stop, self.stop_client = self.stop_client, None
+        if stop is not None:
+            stop()
 
     def _deliver(self) -> None:
         """All that was counted is in Redis and folded, as by close(); but others may go on counting."""
@@ -352,6 +361,15 @@ class ThreadRunner(Reading):
         self.begin_here()
         with self.lock:
             return self.core.declare(name, shards, expire_at)
+
+    def keyed_calls(self) -> KeyedThreads:
+        """Return what sends keyed calls; imported with the first of them."""
+        self.begin_here()
+        if self.keyed is None:
+            from redis_counters.drivers.threads.keyed import keyed_of
+
+            return keyed_of(self)
+        return self.keyed
 
     def stats(self) -> Stats:
         self.begin_here()
