@@ -15,8 +15,8 @@ from redis_counters.drivers.redis_py.transports import transport_of
 from redis_counters.errors import Unavailable, not_applied
 from redis_counters.face import NotAsyncio, OnePerProcess, names_bytes
 from redis_counters.face_exchange import make_places, open_places, reading_core, skew
-from redis_counters.protocol.exchange.figures import ExchangeStats, RegionStatus
-from redis_counters.protocol.exchange.operations import add_some, evict_one, see
+from redis_counters.protocol.exchange.membership import add_some, evict_one, see
+from redis_counters.protocol.exchange.metrics import ExchangeStats, RegionStatus
 from redis_counters.protocol.wire.durability import Durability
 from redis_counters.protocol.wire.region_names import check_name
 from redis_counters.protocol.wire.settings import check_age, checked_age
