@@ -15,6 +15,7 @@ from redis_counters.cli import options, output
 from redis_counters.cli.checks import findings
 from redis_counters.cli.checks.findings import Facts, Finding, Level, Trial
 from redis_counters.cli.checks.region_findings import clocks_and_exchange
+from redis_counters.drivers.redis_py.compat import retries_of
 from redis_counters.drivers.redis_py.errors import reply_to_one, translate, translate_reply
 from redis_counters.drivers.redis_py.transports import transport_of
 from redis_counters.drivers.urls import open_url
@@ -287,12 +288,10 @@ def _retries(settings: Facts) -> tuple[int | None, float | None, float | None]:
     retry: Any = settings.get("retry")
     if retry is None:
         return (1 if settings.get("retry_on_timeout") else 0), None, None
-    count = getattr(retry, "_retries", None)
-    backoff = getattr(retry, "_backoff", None)
+    count, base, cap = retries_of(retry)
     timeout: Any = settings.get("socket_timeout")
     if not isinstance(count, int) or count < 0 or timeout is None:
         return count, None, None
-    cap, base = getattr(backoff, "_cap", 0.0), getattr(backoff, "_base", 0.0)
     waits = sum(min(cap, base * 2**failures) for failures in range(1, min(count, 1000) + 1))
     return count, waits, float(timeout)
 

@@ -12,7 +12,7 @@ from redis.asyncio.cluster import ClusterNode as AsyncioNode
 
 from redis_counters import Counters, Unavailable
 from redis_counters.drivers.breaker import FAILURES
-from redis_counters.drivers.redis_py import cluster as blocking
+from redis_counters.drivers.redis_py import compat
 from redis_counters.protocol.keyed.calls import Call, Once
 from redis_counters.protocol.wire.keys import KeySpace
 from tests.cluster.support import KEYS, at, connections, keyed_of, lose_one, no_more_connections
@@ -181,7 +181,7 @@ def test_a_signal_handler_that_reads_while_slots_are_looked_up(
     try:
         if known:
             counters.get("b", max_age=0)
-            monkeypatch.setattr(blocking, "_ask_for_slots", interrupted(blocking._ask_for_slots))
+            monkeypatch.setattr(compat, "ask_for_slots", interrupted(compat.ask_for_slots))
             transport.stale = True
         else:
             monkeypatch.setattr(transport, "_open", interrupted(transport._open))

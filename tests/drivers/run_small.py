@@ -9,7 +9,9 @@ Needs nothing but redis-counters and its dependencies; ends with 0 and a line th
 from __future__ import annotations
 
 import asyncio
+import importlib
 import sys
+from pathlib import Path
 from typing import Any
 
 import redis
@@ -17,6 +19,9 @@ import redis.asyncio
 
 import redis_counters
 import redis_counters.asyncio
+
+sys.path.insert(0, str(Path(__file__).parent))  # it may be run by another program
+check = importlib.import_module("compat_checks").check
 
 NAMES: list[str | bytes] = ["likes:{post}:42", b"\xff\x00*", "", "ü"]
 
@@ -85,6 +90,7 @@ async def awaited_by_url(url: str) -> None:
 
 def main(*urls: str) -> None:
     for url in urls:
+        check(url)
         blocking_by_url(url)
         asyncio.run(awaited_by_url(url))
         if "+sentinel" in url:

@@ -3,5 +3,5 @@
 Flushing keeps several commands on their way on one connection (`lanes`); reading takes a connection for one question
 (`asking`). Both give up a connection to a server that is no primary (any more), and with it the idle ones of the pool:
 a new one may lead elsewhere, by Sentinels, by DNS, by an address that has moved.
-What differs between versions of redis-py is in `clients`, `wire` and `cancelling`.
+What is private to redis-py, or differs between its versions, is in `compat`.
 """

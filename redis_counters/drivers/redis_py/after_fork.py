@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from redis_counters.drivers.redis_py import compat
 from redis_counters.drivers.redis_py.clients import Client
 
 _OF_THREADS: dict[type, Callable[[], object]] = {
@@ -62,8 +63,7 @@ def drop_connections(client: Client, *, of_parent: bool) -> None:
         drop_connections(sentinel, of_parent=of_parent)
     single = getattr(client, "connection", None)
     if of_parent:
-        _kept.extend(getattr(pool, "_available_connections", ()))
-        _kept.extend(getattr(pool, "_in_use_connections", ()))
+        _kept.extend(compat.connections_of(pool))
         _kept.append(single)
     if single is not None:
         client.connection = None  # type: ignore[attr-defined]  # where it has one, it may be None
@@ -75,16 +75,9 @@ def drop_connections(client: Client, *, of_parent: bool) -> None:
 def drop_connections_of_nodes(cluster: Any, *, of_parent: bool) -> None:
     """As `drop_connections`, for what a cluster's client of redis.asyncio has at its nodes."""
     for node in (*cluster.get_nodes(), *cluster.nodes_manager.startup_nodes.values()):
-        for name in ("_connections", "_free"):
-            held = getattr(node, name, None)
-            if held is not None:
-                if of_parent:
-                    _kept.extend(held)
-                held.clear()
-    for owner in (cluster, cluster.nodes_manager):
-        for name in ("_lock", "_initialize_lock"):
-            if isinstance(getattr(owner, name, None), asyncio.Lock):
-                setattr(owner, name, asyncio.Lock())
+        held = compat.forget_connections(node)
+        if of_parent:
+            _kept.extend(held)
     renew_locks(cluster, of_threads=of_parent)
 
 
@@ -102,7 +95,7 @@ def _attributes(client: Client) -> Iterator[tuple[Any, str, Any]]:
         elif isinstance(each, (list, tuple, set)):
             todo.extend(value for value in each if _looked_through(value))
         else:
-            for name, value in list(getattr(each, "__dict__", {}).items()):
+            for name, value in compat.attributes_of(each):
                 yield each, name, value
                 if _looked_through(value):
                     todo.append(value)

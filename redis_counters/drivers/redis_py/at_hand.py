@@ -14,6 +14,8 @@ import socket
 import threading
 from typing import Any
 
+from redis_counters.drivers.redis_py import compat
+
 
 def _as_made() -> Any:
     """Return the module `select` as Python makes it: gevent and eventlet change it, and greenlets give way there.
@@ -65,19 +67,14 @@ def _has(pool: Any, count: int) -> bool:
     """True if the next so many connections of the pool are connected, and nothing has come on them."""
     if getattr(pool, "pid", _pid) != _pid:  # it is the parent's, and begins anew when it is asked
         return False
-    stack = getattr(getattr(pool, "pool", None), "queue", None)  # of its BlockingConnectionPool
-    if stack is None:
-        stack = getattr(pool, "_available_connections", None)
-    if not isinstance(stack, list):
-        return False
-    next_ones = stack[-count:]
+    next_ones = (compat.idle_connections(pool) or [])[-count:]
     return len(next_ones) == count and all(map(_is_quiet, next_ones))
 
 
 def _is_quiet(connection: Any) -> bool:
     if connection is None:
         return False
-    sock = getattr(getattr(connection, "_conn", connection), "_sock", None)
+    sock = compat.socket_of(connection)
     if not isinstance(sock, socket.socket):
         return getattr(sock, "recv", None) is not None and type(sock).__module__.startswith("fakeredis")
     try:

@@ -15,6 +15,7 @@ from weakref import WeakSet
 from redis import exceptions
 
 from redis_counters.drivers.deadline import Deadline
+from redis_counters.drivers.redis_py import compat
 from redis_counters.drivers.redis_py.at_hand import begin_taking, end_taking
 from redis_counters.drivers.redis_py.cancelling import within as within_asyncio
 from redis_counters.drivers.redis_py.errands import TooLate, within
@@ -65,7 +66,7 @@ class KnownConnections:
 
     def is_new(self, connection: object) -> bool:
         """True the first time."""
-        link = getattr(connection, "_sock", None) or getattr(connection, "_writer", None) or connection
+        link = compat.link_of(connection)
         if link in self._known:
             return False
         self._known.add(link)
@@ -96,13 +97,6 @@ def check_encoding(options: Mapping[str, Any]) -> None:
 def is_asyncio(client: object) -> bool:
     """True for a client of redis.asyncio."""
     return inspect.iscoroutinefunction(getattr(type(client), "execute_command", None))
-
-
-@functools.cache
-def _needs_name(pool: type[Pool]) -> bool:
-    """redis-py before 5.3 wants the name of a command when it gives a connection; later ones warn of it."""
-    parameter = inspect.signature(pool.get_connection).parameters.get("command_name")
-    return parameter is not None and parameter.default is inspect.Parameter.empty
 
 
 def take_connection(pool: Pool, deadline: Deadline, *, patient: bool = True) -> Any:
@@ -140,18 +134,17 @@ def take_connection(pool: Pool, deadline: Deadline, *, patient: bool = True) -> 
 
 def _late(pool: Any, error: exceptions.TimeoutError) -> exceptions.TimeoutError:
     """Return the error of a connection that did not come in time; it tells if the pool has no other to give."""
-    most, used = getattr(pool, "max_connections", None), getattr(pool, "_in_use_connections", ())
-    free = getattr(getattr(pool, "pool", None), "queue", None)  # of its BlockingConnectionPool
-    if most is None or (len(used) < most if free is None else free):
+    if not compat.is_exhausted(pool):
         return error
-    return exceptions.TimeoutError(f"{error}, and all connections of the client's pool are in use ({ALLOWED}={most})")
+    allowed = f"{ALLOWED}={pool.max_connections}"
+    return exceptions.TimeoutError(f"{error}, and all connections of the client's pool are in use ({allowed})")
 
 
 def _take_connection(pool: Pool) -> Any:
     connection: Any = None
     try:  # as in no_half_open, whose `with` would take as long as the look
-        connection = _get_connection(pool)
-        if _does_not_look(pool) and connection.can_read(timeout=0):
+        connection = compat.get_connection(pool)
+        if compat.gives_unread(pool) and connection.can_read(timeout=0):
             connection.disconnect()
             connection.connect()
     except BaseException as error:
@@ -190,18 +183,16 @@ async def take_connection_asyncio(pool: Pool, deadline: Deadline, *, patient: bo
 
 def _is_at_hand(pool: Any) -> bool:
     """True if the next connection of the pool is connected, as far as can be seen: taking it waits for nothing."""
-    stack = getattr(pool, "_available_connections", None)
-    connection = stack[-1] if isinstance(stack, list) and stack else None
-    reader = getattr(connection, "_reader", None)
-    return bool(getattr(connection, "is_connected", False)) and reader is not None and not reader.at_eof()
+    idle = compat.idle_connections(pool)
+    return idle is not None and bool(idle) and compat.is_open(idle[-1])
 
 
 async def _take_connection_asyncio(pool: Pool) -> Any:
     try:
         async with no_half_open_asyncio(pool):
-            connection = await _get_connection(pool)
+            connection = await compat.get_connection(pool)
             try:
-                if _does_not_look(pool) and await connection.can_read():
+                if compat.gives_unread(pool) and await connection.can_read():
                     await disconnect_now(connection)
                     await connection.connect()
             except BaseException:
@@ -234,16 +225,6 @@ def _put_back_asyncio(pool: Pool, taking: asyncio.Future[Any]) -> None:
 _putting_back: set[asyncio.Future[Any]] = set()  # a loop holds no tasks
 
 
-def _get_connection(pool: Pool) -> Any:
-    return pool.get_connection("EVALSHA") if _needs_name(type(pool)) else pool.get_connection()
-
-
-def _does_not_look(pool: Any) -> bool:
-    """redis-py looks for unread answers in what it gives, but (8.1) not where these may be of MAINT_NOTIFICATIONS."""
-    enabled = getattr(pool, "maint_notifications_enabled", None)
-    return enabled is not None and bool(enabled()) and getattr(pool, "cache", None) is None
-
-
 @contextmanager
 def no_half_open(pool: Pool) -> Iterator[None]:
     """What interrupts connecting leaves no connection in the pool that has not logged in, or is in another database.
@@ -271,19 +252,13 @@ async def no_half_open_asyncio(pool: Pool) -> AsyncIterator[None]:
         raise
 
 
-@functools.cache
-def _can_spare_those_in_use(pool: type[Pool]) -> bool:
-    return "inuse_connections" in inspect.signature(pool.disconnect).parameters  # not in some of redis-py 5
-
-
 def disconnect_idle(pool: Pool) -> None:
     """The pool's idle connections are closed: whoever takes one next connects anew."""
     disconnect: Any = pool.disconnect
-    if _can_spare_those_in_use(type(pool)):
+    if compat.can_spare_those_in_use(pool):
         disconnect(inuse_connections=False)
     else:
-        queue = getattr(getattr(pool, "pool", None), "queue", ())  # of its BlockingConnectionPool
-        for connection in list(queue):
+        for connection in list(compat.idle_connections(pool) or ()):
             if connection is not None:
                 connection.disconnect()
 
@@ -296,7 +271,5 @@ async def disconnect_idle_asyncio(pool: Pool) -> None:
 
 async def disconnect_now(connection: Any) -> None:
     """It is closed, also if the server does not take what was sent: closing alone would wait for that, for ever."""
-    transport = getattr(getattr(connection, "_writer", None), "transport", None)
-    if transport is not None:
-        transport.abort()
+    compat.abort(connection)
     await connection.disconnect(nowait=True)

@@ -7,7 +7,6 @@ A primary that is gone takes its own commands with it, and nobody else's.
 
 from __future__ import annotations
 
-import inspect
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
@@ -20,7 +19,7 @@ from redis.cluster import PRIMARY, ClusterNode
 from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.pacing import again_options
-from redis_counters.drivers.redis_py import after_fork
+from redis_counters.drivers.redis_py import after_fork, compat
 from redis_counters.drivers.redis_py.clients import KnownConnections, disconnect_idle
 from redis_counters.drivers.redis_py.errands import Errand, TooLate
 from redis_counters.drivers.redis_py.errors import translate
@@ -122,14 +121,14 @@ class Cluster(HashSlots):
 
     def _ask_for_slots(self) -> None:
         try:
-            _ask_for_slots(self._client)
+            compat.ask_for_slots(self._client)
         except exceptions.RedisClusterException:
             if not self._addresses:
                 raise
             manager, make_node = self._client.nodes_manager, cast(Any, ClusterNode)
             named = [make_node(*address) for address in self._addresses]
             manager.startup_nodes = {node.name: node for node in named} | manager.startup_nodes
-            _ask_for_slots(self._client)
+            compat.ask_for_slots(self._client)
 
     def address_of(self, command: Command, deadline: Deadline) -> Address:
         """Return the primary that the command belongs to. Raises Unavailable if its slot has none."""
@@ -160,14 +159,6 @@ class Cluster(HashSlots):
         if self._client is not None:
             after_fork.renew_locks(self._client)
             self.stale = True
-
-
-def _ask_for_slots(client: Any) -> None:
-    initialize: Any = client.nodes_manager.initialize
-    if "disconnect_startup_nodes_pools" in inspect.signature(initialize).parameters:
-        initialize(disconnect_startup_nodes_pools=False)  # readers may use them
-    else:
-        initialize()
 
 
 def _nothing() -> None:

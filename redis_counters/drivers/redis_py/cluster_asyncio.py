@@ -20,7 +20,7 @@ from redis.cluster import PRIMARY
 from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.pacing import again_options
-from redis_counters.drivers.redis_py import after_fork
+from redis_counters.drivers.redis_py import after_fork, compat
 from redis_counters.drivers.redis_py.cancelling import seen
 from redis_counters.drivers.redis_py.clients import KnownConnections
 from redis_counters.drivers.redis_py.errors import translate
@@ -89,7 +89,7 @@ class ClusterAsyncio(HashSlots):
 
         Where that takes too long, one that knows older ones has to do.
         """
-        if self._asked and not self.may_look() and not getattr(self._client, "_initialize", False):
+        if self._asked and not self.may_look() and not compat.is_uninitialized(self._client):
             return self._client
         looking = self._looking
         if looking is None or looking.done():

@@ -13,6 +13,7 @@ from typing import Any
 
 from redis import exceptions
 
+from redis_counters.drivers.redis_py import compat
 from redis_counters.drivers.redis_py.clients import Connection
 from redis_counters.protocol.wire.commands import Command, Script, sent
 
@@ -42,16 +43,15 @@ class Hashes:
 
         The answer must not be changed: it is that of the next one who asks the same. Raises what redis-py raises.
         """
-        inside: Any = connection
-        if hiredis is None or not hasattr(getattr(inside, "_parser", None), "_reader"):
+        if hiredis is None or compat.hiredis_reader(connection) is None:
             return None
-        if not hasattr(getattr(inside, "_sock", None), "recv"):  # of a server in this process
+        if not hasattr(compat.socket_of(connection), "recv"):  # of a server in this process
             return None
         asked = tuple(keys)
         question, before, hashes = self._known.get(asked) or (_question(keys), b"", [])
         connection.send_packed_command([question])
         sent(commands)
-        sock, theirs = inside._sock, inside._parser._reader
+        sock, theirs = compat.socket_of(connection), compat.hiredis_reader(connection)
         if sock is None or theirs is None:
             raise exceptions.ConnectionError("the connection was closed by somebody else")
         came = b"" if theirs.has_data() else _take(sock, len(before) or PIECE)
@@ -60,7 +60,7 @@ class Hashes:
             came += _take(sock, len(before) - len(came))
         if before and came == before:
             return hashes
-        kind = dict if getattr(inside, "protocol", 2) in (3, "3") else list
+        kind = dict if getattr(connection, "protocol", 2) in (3, "3") else list
         pieces = [came]
         if came and _parse(pieces, hashes := [], len(keys), kind, sock):
             self._keep(asked, question, b"".join(pieces), hashes)

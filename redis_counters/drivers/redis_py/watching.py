@@ -21,6 +21,7 @@ from redis import exceptions
 
 from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.deadline import GRACE, Deadline
+from redis_counters.drivers.redis_py import compat
 
 LOOK = 1.0  # seconds between looks at who is late
 AGAIN = 0.1  # the same while somebody is late: redis-py may have connected again
@@ -144,7 +145,7 @@ class Watched:
 
 def _shut_down(connection: Any) -> None:
     """Whoever waits on the connection's socket does so no longer. Nothing but the socket is touched."""
-    sock = getattr(getattr(connection, "_conn", connection), "_sock", None)
+    sock = compat.socket_of(connection)
     if isinstance(sock, socket.socket):
         with suppress(OSError):  # not by its own method: that of TLS would first change the object under who reads
             socket.socket.shutdown(sock, socket.SHUT_RDWR)
