@@ -20,6 +20,9 @@ MODULES = {
     "asyncio/counters.py": "_blocking/counters.py",
     "asyncio/keyed.py": "_blocking/keyed.py",
     "asyncio/exchange.py": "_blocking/exchange.py",
+    "drivers/exchange/sessions_asyncio.py": "drivers/exchange/sessions.py",
+    "drivers/redis_py/exchanging_asyncio.py": "drivers/redis_py/exchanging.py",
+    "drivers/redis_py/cluster_lane_asyncio.py": "drivers/redis_py/cluster_lane.py",
 }
 
 RULES = [
@@ -39,7 +42,18 @@ RULES = [
     (r"\bTask(Runner|Exchange)\b", r"Thread\1"),
     (r"\bNotBlocking\b", "NotAsyncio"),
     (r"\b(transport_of|stop_all)_asyncio\b", r"\1"),
+    (r"\bredis_py\.cancelling import AWAITED_BROKEN\b", "redis_py.hash_slots import BROKEN"),
+    (r"\b(cluster_lane|cluster|exchanging|sessions)_asyncio\b", r"\1"),
+    (r"\b(Cluster(Lane)?)Asyncio\b", r"\1"),
+    (r"\bAsyncioLane\b", "BlockingLane"),
+    (r"\bA(waited|WAITED_)(ClusterAsking|Exchanging|BROKEN|Sessions|Lane|Transport)\b", r"\2"),
+    (r"\bAsync(ExitStack|Retrying)\b", r"\1"),
+    (r"\bAbstractAsyncContextManager\b", "AbstractContextManager"),
+    (r"\b(push|enter)_async_(exit|context)\b", r"\1_\2"),
+    (r"\bpush_exit\b", "push"),
+    (r"\baclose\b", "close"),
     # words
+    (r", awaited\b", ""),
     (r"The asyncio face\b", "The blocking face"),
     (r"\btasks of one event loop\b", "threads"),
     (r"\bother tasks\b", "other threads"),

@@ -9,10 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.protocol.wire.commands import Command
+
+
+class Meanwhile(NamedTuple):
+    """While an answer is awaited, ``call`` is called at least every so many seconds; it may raise."""
+
+    call: Callable[[], None]
+    every: float
 
 
 class Lane(Protocol):
@@ -20,10 +27,10 @@ class Lane(Protocol):
 
     def send(self, command: Command, text: bool) -> None: ...
 
-    def receive(self, meanwhile: Callable[[], None], every: float) -> object:
-        """Return the next answer; while there is none, ``meanwhile`` is called at least every so many seconds."""
+    def receive(self) -> object:
+        """Return the next answer."""
 
-    def exchange(self, commands: Sequence[Command], meanwhile: Callable[[], None], every: float) -> list[object]:
+    def exchange(self, commands: Sequence[Command]) -> list[object]:
         """Return the answers to commands, in order; a script that Redis does not know is sent with its text."""
 
     def on_new_connection(self) -> bool:
@@ -45,7 +52,9 @@ class Transport(Asking, Protocol):
 
     grouped: bool  # keys of different buckets may not go together in one command
 
-    def lane(self, deadline: Deadline | None = None, *, patient: bool = True) -> AbstractContextManager[Lane]:
+    def lane(
+        self, deadline: Deadline | None = None, *, patient: bool = True, meanwhile: Meanwhile | None = None
+    ) -> AbstractContextManager[Lane]:
         """A lane; leaving it with unread answers closes its connection. Without a deadline each answer has its own.
 
         ``patient``: where the client may have no more connections, one is waited for.

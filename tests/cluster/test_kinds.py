@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from redis_counters import Unavailable
-from redis_counters.drivers.redis_py.cluster import ClusterLane
-from redis_counters.drivers.redis_py.cluster_asyncio import ClusterLaneAsyncio
+from redis_counters.drivers.redis_py.cluster_lane import ClusterLane
+from redis_counters.drivers.redis_py.cluster_lane_asyncio import ClusterLaneAsyncio
 from redis_counters.protocol.wire.commands import Command
 from redis_counters.testing import LossyLink
 from tests.cluster.links import Links, through

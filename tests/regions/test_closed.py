@@ -303,18 +303,18 @@ def test_who_waits_for_a_region_that_was_replaced_begins_anew(two: Regions) -> N
     exchange = two.exchange()
     exchange.run_once()
     runner, places = exchange._runner, exchange._places
-    links, session, begun = list(places.pairs), runner._session, dict.fromkeys(places.pairs, 0)
+    links, session, begun = list(places.pairs), runner.session, dict.fromkeys(places.pairs, 0)
 
     def counted(link: tuple[str, str]) -> None:
         begun[link] += 1
         session(link)
 
-    runner._session = counted  # type: ignore[method-assign]
+    runner.session = counted  # type: ignore[method-assign]
     connected(exchange)
     exchange.start()
     two.servers["us"].pause()
     try:
-        until(lambda: all(each.locked() for each in runner.busy.values()), "the background waits")
+        until(lambda: all(each.locked() for each in runner.at_work.values()), "the background waits")
         before = dict(begun)
         places.unlink("us")
         places.link(links)
@@ -337,11 +337,11 @@ def test_what_ends_with_a_region_that_was_replaced_is_no_failure(two: Regions) -
         exchange.start()
         two.servers["us"].pause()
         try:
-            await until_async(lambda: all(each.locked() for each in runner.busy.values()), "the background waits")
+            await until_async(lambda: all(each.locked() for each in runner.at_work.values()), "the background waits")
             places.unlink("us")
             places.link(links)
             await places.places["us"].transport.client.connection_pool.disconnect()
-            waiting = [runner._takes_part(link, pair) for link, pair in pairs.items()]
+            waiting = [runner.takes_part(link, pair) for link, pair in pairs.items()]
             await asyncio.sleep(0.3)
             assert (waiting, events) == ([False, False], [])
         finally:
@@ -386,7 +386,7 @@ def test_who_awaits_a_region_that_gets_another_client_is_told_so(two: Regions) -
         two.servers["us"].pause()
         try:
             waiting = asyncio.ensure_future(exchange.run_once())
-            await until_async(lambda: all(each.locked() for each in runner.busy.values()), "it is waited for")
+            await until_async(lambda: all(each.locked() for each in runner.at_work.values()), "it is waited for")
             places.link([], ["us"])
             await places.places["us"].transport.client.connection_pool.disconnect()
             with pytest.raises(Unavailable, match="added again"):

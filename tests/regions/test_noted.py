@@ -5,7 +5,7 @@ from __future__ import annotations
 from zlib import crc32
 
 from redis_counters import Counters
-from redis_counters.drivers.exchange.threads import drive
+from redis_counters.drivers.exchange.sessions import drive
 from redis_counters.protocol.exchange.asks import Job, Meter, together
 from redis_counters.protocol.exchange.compare import Comparison
 from redis_counters.protocol.exchange.metrics import SyncMetrics
@@ -36,7 +36,7 @@ def compare(here: Regions) -> list[Comparison]:
     comparisons = [Comparison(route, bucket, both=True) for bucket in range(16)]
     metrics = SyncMetrics()
     jobs = [Job(each.whole(metrics), lambda error, _: errors.append(error), Meter()) for each in comparisons]
-    drive(together(iter(jobs)), simulated.lanes[link], link, lambda: None)
+    drive(together(iter(jobs)), simulated.lanes[link], link)
     simulated.close()
     assert errors == []
     return comparisons
@@ -125,7 +125,7 @@ def test_a_version_that_is_entered_in_parts_is_pulled_whole(two: Regions) -> Non
     two.flush()
     simulated, link = Simulated(two), ("eu", "us")
     pair = simulated.pairs[link]
-    drive(pair.pull_all(set()), simulated.lanes[link], link, lambda: None)
+    drive(pair.pull_all(set()), simulated.lanes[link], link)
     bucket, client = crc32(b"a") % 16, two.client("eu")
     two.incr("eu", "a", 2)
     two.flush()
@@ -133,6 +133,6 @@ def test_a_version_that_is_entered_in_parts_is_pulled_whole(two: Regions) -> Non
     made = b"\n".join(b"0:%d" % n for n in range(MOST_CHANGES))
     client.zadd(f"{{rc:{bucket}}}:x", {b"\nm%d\n%b" % (version, made): -version, b"\nc\n0:a": -version, b"0:a": 1})
     client.hset(f"{{rc:{bucket}}}:a", "p", MOST_CHANGES + 1)
-    drive(pair.pull_all(set()), simulated.lanes[link], link, lambda: None)
+    drive(pair.pull_all(set()), simulated.lanes[link], link)
     simulated.close()
     assert two.wrong() == []

@@ -12,7 +12,7 @@ import pytest
 
 from redis_counters import Unavailable
 from redis_counters.drivers.exchange.places import RegionClients
-from redis_counters.drivers.exchange.threads import drive
+from redis_counters.drivers.exchange.sessions import drive
 from redis_counters.protocol.exchange.heartbeats import beats_in
 from redis_counters.protocol.exchange.pair import Pair
 from tests.faces.either import commandstats, reset_stats
@@ -42,7 +42,7 @@ class Simulated:
             for link in self.pairs
         }
         for link, pair in self.pairs.items():
-            drive(pair.connect(), self.lanes[link], link, lambda: None)
+            drive(pair.connect(), self.lanes[link], link)
         self.exchange = exchange
 
     def run(self, seconds: float) -> None:
@@ -55,7 +55,7 @@ class Simulated:
                 self.now = end
                 return
             self.now = max(due, self.now + 0.001)
-            drive(self.pairs[link].round(), self.lanes[link], link, lambda: None)
+            drive(self.pairs[link].round(), self.lanes[link], link)
             assert self.pairs[link].error is None
 
     def close(self) -> None:
@@ -109,7 +109,7 @@ def test_heartbeats_say_when_the_next_is_to_be_expected(two: Regions, simulated:
         return {beat.every for each in marks for beat in beats_in(each)}
 
     for link, pair in simulated.pairs.items():
-        drive(pair.pull_all(set()), simulated.lanes[link], link, lambda: None)
+        drive(pair.pull_all(set()), simulated.lanes[link], link)
     assert expected() == {0}
     simulated.run(5)
     assert expected() == {60_000}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from redis_counters.drivers.clock import monotonic
@@ -13,28 +13,24 @@ from redis_counters.drivers.exchange.places import (
     CLOSED,
     MOMENT,
     MOST_PAUSE,
-    NOT_GIVEN,
     Attempts,
     RegionClient,
     RegionClients,
-    of_region,
     parted,
     too_late,
 )
+from redis_counters.drivers.exchange.sessions_asyncio import AwaitedSessions, Lanes, OpenLane, drive
 from redis_counters.drivers.process import fork_hooks
-from redis_counters.drivers.redis_py.errors import translate
-from redis_counters.drivers.transport import AwaitedLane, AwaitedTransport
+from redis_counters.drivers.transport import AwaitedTransport
 from redis_counters.errors import CounterError, Unavailable
-from redis_counters.protocol.exchange.asks import Send, Steps
 from redis_counters.protocol.exchange.membership import Operation, catch_up
-from redis_counters.protocol.exchange.pair import Pair, Waiting
-from redis_counters.protocol.wire.commands import Command, NoAnswer
+from redis_counters.protocol.exchange.pair import Pair
 from redis_counters.protocol.wire.region_names import Link
 
 T = TypeVar("T")
 
 
-class TaskExchange:
+class TaskExchange(AwaitedSessions):
     """Drives an exchange with tasks of one event loop."""
 
     def __init__(self, places: RegionClients[AwaitedTransport]) -> None:
@@ -46,7 +42,7 @@ class TaskExchange:
     def _reset(self) -> None:
         self.running = False
         self.tasks: dict[Link, asyncio.Task[None]] = {}
-        self.busy: dict[Link, asyncio.Lock] = {}  # who works on a pair: its task, or `run_once`
+        self.at_work: dict[Link, asyncio.Lock] = {}  # who works on a pair: its task, or `run_once`
 
     def after_fork_in_child(self) -> None:
         """The exchange goes on in the parent; here it is as new, unless it was closed."""
@@ -104,52 +100,27 @@ class TaskExchange:
         from tenacity import AsyncRetrying, retry_if_exception_type, stop_never, wait_random_exponential
 
         interval = self.places.common.options.interval
-        while self._takes_part(link):
+        while self.takes_part(link):
             again = AsyncRetrying(
                 retry=retry_if_exception_type(CounterError),
                 wait=wait_random_exponential(multiplier=interval, min=MOMENT, max=MOST_PAUSE),
                 stop=stop_never,
                 reraise=True,
             )
-            await again(self._session, link)
+            await again(self.session, link)
 
-    def _takes_part(self, link: Link, pair: Pair | None = None) -> bool:
-        there = self.places.pairs.get(link)
-        return not self.ended and there is not None and pair in (None, there)
+    @property
+    def closed(self) -> bool:
+        return self.ended
 
-    async def _session(self, link: Link) -> None:
-        """Rounds over one pair of connections. Ends without an error, if it had got through before one came up."""
-        pair = self.places.pairs.get(link)
-        if pair is None:
-            return
-        looks = pair.metrics.looks
-        places: dict[str, RegionClient[AwaitedTransport]] = {}
-        try:
-            places |= {name: self.places.places[name] for name in link}
-            async with Lanes([*places.values()], self.places) as lanes:
-                async with self._busy(link):
-                    await drive(pair.connect(), lanes, link)
-                while self._takes_part(link, pair) and not pair.stale:
-                    async with self._busy(link):
-                        broken = await drive(pair.round(), lanes, link)
-                    self.places.tell(link, pair, pair.error)
-                    if broken is not None:
-                        raise broken
-                    await asyncio.sleep(pair.wait())
-        except Waiting:
-            await asyncio.sleep(MOMENT)
-        except Exception as error:
-            if not self._takes_part(link, pair):  # `close` has ended the connections, or who replaced the region
-                return
-            ours = self.places.failed(link, error)
-            if pair.metrics.looks == looks:
-                raise ours from error
-            await asyncio.sleep(max(MOMENT, self.places.common.options.interval))
-        finally:  # what was replaced meanwhile was ended before this gave its connection back, or had one
-            await self.end([place for name, place in places.items() if self.places.places.get(name) is not place])
+    async def pause(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
 
-    def _busy(self, link: Link) -> asyncio.Lock:
-        return self.busy.setdefault(link, asyncio.Lock())
+    def busy(self, link: Link, pair: Pair) -> asyncio.Lock:  # noqa: ARG002 - threads look at the pair while they wait
+        return self.at_work.setdefault(link, asyncio.Lock())
+
+    def lane_of(self, link: Link, pair: Pair) -> OpenLane:  # noqa: ARG002 - as in threads
+        return lambda transport, patient: transport.lane(patient=patient)
 
     # -- all pairs, once
 
@@ -187,7 +158,7 @@ class TaskExchange:
             try:
                 places = self.opened()
                 two = [places[name] for name in link]
-                async with self._busy(link), Lanes(two, self.places) as lanes:
+                async with self.busy(link, pair), Lanes(two, self.places.common, self.lane_of(link, pair)) as lanes:
                     await drive(pair.connect(), lanes, link)
                     await drive(everything(attempts.done), lanes, link)
                 self.places.tell(link, pair, pair.error)
@@ -197,7 +168,7 @@ class TaskExchange:
             except Exception as failed:
                 if self.ended:  # `close` has ended the connections
                     return Unavailable(CLOSED)
-                if not self._takes_part(link, pair):
+                if not self.takes_part(link, pair):
                     return parted(link)
                 error = self.places.failed(link, failed)
             if attempts.over(error) or (deadline is not None and monotonic() >= deadline):
@@ -218,100 +189,7 @@ class TaskExchange:
             except StopIteration as stop:
                 result: T = stop.value
                 return result
-            answers = await asyncio.gather(*(self._ask(name.decode(), plan, deadline) for name, plan in plans.items()))
+            answers = await asyncio.gather(
+                *(self.outcome(name.decode(), plan, deadline) for name, plan in plans.items())
+            )
             found = dict(zip(plans, answers, strict=True))
-
-    async def ask(self, name: str, plan: Generator[list[Command], list[object], T], deadline: Deadline) -> T:
-        """Return what a plan comes to at a region. Raises our errors."""
-        result: Any = await self._ask(name, plan, deadline)
-        if isinstance(result, CounterError):
-            raise of_region(result, name) or result
-        return result  # type: ignore[no-any-return]
-
-    async def _ask(
-        self, name: str, plan: Generator[list[Command], list[object], Any], deadline: Deadline | None
-    ) -> object:
-        """Return what a plan comes to at a region, or our error."""
-        place = self.places.places.get(name)
-        if place is None:
-            return Unavailable(CLOSED if self.ended else NOT_GIVEN)
-        answers: list[object] | None = None
-        try:
-            while True:
-                try:
-                    commands = next(plan) if answers is None else plan.send(answers)
-                except StopIteration as stop:
-                    return stop.value
-                if self.ended:
-                    return Unavailable(CLOSED)
-                answers = await place.transport.ask(commands, deadline)
-        except Exception as error:
-            if self.ended:  # `close` has ended the connections
-                return Unavailable(CLOSED)
-            ours = translate(error)
-            if ours is None:
-                raise
-            return ours
-        finally:
-            plan.close()
-            if self.ended:  # the client may have connected again meanwhile
-                await self.end([place])
-
-
-class Lanes:
-    """A connection to each of two regions, open as long as it is entered."""
-
-    def __init__(self, two: Sequence[RegionClient[AwaitedTransport]], places: RegionClients[AwaitedTransport]) -> None:
-        self._two = two
-        self._places = places
-        self._stack = AsyncExitStack()
-
-    async def __aenter__(self) -> list[AwaitedLane]:
-        lanes: list[AwaitedLane] = []
-        try:
-            for place in self._two:
-                try:
-                    lane = place.transport.lane(patient=not lanes)
-                    lanes.append(await self._stack.enter_async_context(lane))
-                except Exception as error:
-                    self._places.common.saw(place.name.encode(), None)
-                    ours = of_region(error, place.name)
-                    raise (ours or error) from error
-        except BaseException:
-            await self._stack.aclose()
-            raise
-        return lanes
-
-    async def __aexit__(self, *error: Any) -> None:
-        await self._stack.__aexit__(*error)
-
-
-async def drive(steps: Steps, lanes: Sequence[AwaitedLane], link: Link) -> CounterError | None:
-    """Do what the steps say, over these lanes. Raises our errors, with the name of the region.
-
-    Returns why some had no answer: one server of a cluster has broken off, and is not asked any more in this lane.
-    """
-    answer: object = None
-    broken: CounterError | None = None
-    side = 0
-    try:
-        while True:
-            try:
-                step = steps.send(answer)
-            except StopIteration:
-                return broken
-            side = step.side
-            if isinstance(step, Send):
-                await lanes[side].send(step.command, step.text)
-                answer = None
-            else:
-                answer = await lanes[side].receive()
-                if isinstance(answer, NoAnswer):
-                    broken = of_region(answer.error, link[side])
-    except CounterError:
-        raise
-    except Exception as error:
-        ours = of_region(error, link[side])
-        raise (ours or error) from error
-    finally:
-        steps.close()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as TimeoutOfFuture
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -18,22 +18,18 @@ from redis_counters.drivers.exchange.places import (
     CLOSED,
     MOMENT,
     MOST_PAUSE,
-    NOT_GIVEN,
     Attempts,
     RegionClient,
     RegionClients,
-    of_region,
     parted,
     too_late,
 )
+from redis_counters.drivers.exchange.sessions import Lanes, OpenLane, Plan, Sessions, drive
 from redis_counters.drivers.process import fork_hooks
-from redis_counters.drivers.redis_py.errors import translate
-from redis_counters.drivers.transport import Lane, Transport
+from redis_counters.drivers.transport import Meanwhile, Transport
 from redis_counters.errors import CounterError, Unavailable
-from redis_counters.protocol.exchange.asks import Send, Steps
 from redis_counters.protocol.exchange.membership import Operation, catch_up
-from redis_counters.protocol.exchange.pair import Pair, Waiting
-from redis_counters.protocol.wire.commands import Command, NoAnswer
+from redis_counters.protocol.exchange.pair import Pair
 from redis_counters.protocol.wire.region_names import Link
 
 T = TypeVar("T")
@@ -41,11 +37,11 @@ T = TypeVar("T")
 MOST_THREADS = 64  # that ask regions for something at once
 
 
-class Ended(Exception):  # noqa: N818 - nothing went wrong
+class Ended(Unavailable):
     """The exchange was closed, or the time is over, while an answer was awaited."""
 
 
-class ThreadExchange:
+class ThreadExchange(Sessions):
     """Drives an exchange with threads."""
 
     def __init__(self, places: RegionClients[Transport]) -> None:
@@ -59,7 +55,7 @@ class ThreadExchange:
         self.ended = threading.Event()
         self.running = False
         self.threads: dict[Link, threading.Thread] = {}
-        self.busy: dict[Link, threading.Lock] = {}  # who works on a pair: its thread, or `run_once`
+        self.at_work: dict[Link, threading.Lock] = {}  # who works on a pair: its thread, or `run_once`
 
     def after_fork_in_child(self) -> None:
         """The exchange goes on in the parent; here it is as new, unless it was closed."""
@@ -123,7 +119,7 @@ class ThreadExchange:
         from tenacity.nap import sleep_using_event
 
         interval = self.places.common.options.interval
-        while self._takes_part(link):
+        while self.takes_part(link):
             again = Retrying(
                 retry=retry_if_exception_type(CounterError),
                 wait=wait_random_exponential(multiplier=interval, min=MOMENT, max=MOST_PAUSE),
@@ -131,67 +127,34 @@ class ThreadExchange:
                 sleep=sleep_using_event(self.ended),
                 reraise=True,
             )
-            with suppress(Ended, CounterError):
-                again(self._session, link)
+            with suppress(CounterError):
+                again(self.session, link)
 
-    def _takes_part(self, link: Link, pair: Pair | None = None) -> bool:
-        there = self.places.pairs.get(link)
-        return not self.ended.is_set() and there is not None and pair in (None, there)
+    @property
+    def closed(self) -> bool:
+        return self.ended.is_set()
 
-    def _session(self, link: Link) -> None:
-        """Rounds over one pair of connections. Ends without an error, if it had got through before one came up."""
-        pair = self.places.pairs.get(link)
-        if pair is None:
-            return
-        looks = pair.metrics.looks
-        meanwhile = partial(self._check, link, pair)
-        try:
-            with self._busy(link), self._lanes(link) as lanes:
-                drive(pair.connect(), lanes, link, meanwhile)
-                while self._takes_part(link, pair) and not pair.stale:
-                    broken = drive(pair.round(), lanes, link, meanwhile)
-                    self.places.tell(link, pair, pair.error)
-                    if broken is not None:
-                        raise broken
-                    self._busy(link).release()
-                    try:
-                        self.ended.wait(pair.wait())
-                    finally:
-                        self._busy(link).acquire()
-        except Waiting:
-            self.ended.wait(MOMENT)
-        except Ended:
-            raise
-        except Exception as error:
-            if not self._takes_part(link, pair):  # `close` has ended the connections, or who replaced the region
-                raise Ended from error
-            ours = self.places.failed(link, error)
-            if pair.metrics.looks == looks:
-                raise ours from error
-            self.ended.wait(max(MOMENT, self.places.common.options.interval))
-
-    def _busy(self, link: Link) -> threading.Lock:
-        return self.busy.setdefault(link, threading.Lock())
+    def pause(self, seconds: float) -> None:
+        self.ended.wait(seconds)
 
     @contextmanager
-    def _busy_in_time(self, link: Link, meanwhile: Callable[[], None]) -> Iterator[None]:
-        """As `_busy`, for who does not wait until whoever works on the pair has its answer."""
-        busy = self._busy(link)
-        while not busy.acquire(timeout=BEAT):
-            meanwhile()
+    def busy(self, link: Link, pair: Pair, limit: RunLimit | None = None) -> Iterator[None]:
+        lock = self.at_work.setdefault(link, threading.Lock())
+        while not lock.acquire(timeout=BEAT):
+            self._check(link, pair, limit)
         try:
             yield
         finally:
-            busy.release()
+            lock.release()
+
+    def lane_of(self, link: Link, pair: Pair, limit: RunLimit | None = None) -> OpenLane:
+        meanwhile = Meanwhile(partial(self._check, link, pair, limit), BEAT)
+        return lambda transport, patient: transport.lane(patient=patient, meanwhile=meanwhile)
 
     def _check(self, link: Link, pair: Pair, limit: RunLimit | None = None) -> None:
         """While an answer is awaited."""
-        if not self._takes_part(link, pair) or (limit is not None and limit.reached()):
-            raise Ended
-
-    def _lanes(self, link: Link) -> Lanes:
-        places = self.opened()
-        return Lanes([places[name] for name in link], self.places)
+        if not self.takes_part(link, pair) or (limit is not None and limit.reached()):
+            raise Ended(CLOSED)
 
     # -- all pairs, once
 
@@ -225,10 +188,12 @@ class ThreadExchange:
         everything = pair.pull_all if what == "pull" else pair.compare_all
         while True:
             try:
-                meanwhile = partial(self._check, link, pair, limit)
-                with self._busy_in_time(link, meanwhile), self._lanes(link) as lanes:
-                    drive(pair.connect(), lanes, link, meanwhile)
-                    drive(everything(attempts.done), lanes, link, meanwhile)
+                places = self.opened()
+                two = [places[name] for name in link]
+                lane_of = self.lane_of(link, pair, limit)
+                with self.busy(link, pair, limit), Lanes(two, self.places.common, lane_of) as lanes:
+                    drive(pair.connect(), lanes, link)
+                    drive(everything(attempts.done), lanes, link)
                 self.places.tell(link, pair, pair.error)
                 if pair.error is None:
                     return None
@@ -240,7 +205,7 @@ class ThreadExchange:
             except Exception as failed:
                 if self.ended.is_set():  # `close` has ended the connections
                     return Unavailable(CLOSED)
-                if not self._takes_part(link, pair):
+                if not self.takes_part(link, pair):
                     return parted(link)
                 error = self.places.failed(link, failed)
             if attempts.over(error) or limit.reached():
@@ -265,103 +230,26 @@ class ThreadExchange:
                     result: T = stop.value
                     return result
                 work = {
-                    name: pool.submit(self._ask, name.decode(), plan, limit, deadline) for name, plan in plans.items()
+                    name: pool.submit(self.outcome, name.decode(), _while_wanted(plan, limit), deadline)
+                    for name, plan in plans.items()
                 }
                 found = {name: future.result() for name, future in work.items()}
         finally:  # who was interrupted does not wait for them: a walk over all keys may take long
             limit.over = True
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def ask(self, name: str, plan: Generator[list[Command], list[object], T], deadline: Deadline) -> T:
-        """Return what a plan comes to at a region. Raises our errors."""
-        result: Any = self._ask(name, plan, RunLimit(None), deadline)
-        if isinstance(result, CounterError):
-            raise of_region(result, name) or result
-        return result  # type: ignore[no-any-return]
 
-    def _ask(
-        self, name: str, plan: Generator[list[Command], list[object], Any], limit: RunLimit, deadline: Deadline | None
-    ) -> object:
-        """Return what a plan comes to at a region, or our error."""
-        place = self.places.places.get(name)
-        if place is None:
-            return Unavailable(CLOSED if self.ended.is_set() else NOT_GIVEN)
-        answers: list[object] | None = None
-        try:
-            while True:
-                commands = next(plan) if answers is None else plan.send(answers)
-                if self.ended.is_set() or limit.over:
-                    return Unavailable(CLOSED)
-                answers = place.transport.ask(commands, deadline)
-        except StopIteration as stop:
-            return stop.value
-        except Exception as error:
-            if self.ended.is_set():  # `close` has ended the connections
-                return Unavailable(CLOSED)
-            ours = translate(error)
-            if ours is None:
-                raise
-            return ours
-        finally:
-            plan.close()
-            if self.ended.is_set():  # the client may have connected again meanwhile
-                self.end([place])
-
-
-class Lanes:
-    """A connection to each of two regions, open as long as it is entered."""
-
-    def __init__(self, places: Sequence[RegionClient[Transport]], all_places: RegionClients[Transport]) -> None:
-        self._two = places
-        self._places = all_places
-        self._stack = ExitStack()
-
-    def __enter__(self) -> list[Lane]:
-        lanes: list[Lane] = []
-        try:
-            for place in self._two:
-                try:
-                    lane = place.transport.lane(patient=not lanes)
-                    lanes.append(self._stack.enter_context(lane))
-                except Exception as error:
-                    self._places.common.saw(place.name.encode(), None)
-                    ours = of_region(error, place.name)
-                    raise (ours or error) from error
-        except BaseException:
-            self._stack.close()
-            raise
-        return lanes
-
-    def __exit__(self, *error: Any) -> None:
-        self._stack.__exit__(*error)
-
-
-def drive(steps: Steps, lanes: Sequence[Lane], link: Link, meanwhile: Callable[[], None]) -> CounterError | None:
-    """Do what the steps say, over these lanes. Raises our errors, with the name of the region.
-
-    Returns why some had no answer: one server of a cluster has broken off, and is not asked any more in this lane.
-    """
-    answer: object = None
-    broken: CounterError | None = None
-    side = 0
+def _while_wanted(plan: Plan[T], limit: RunLimit) -> Plan[T]:
+    """As the plan, but it is given up when its caller was interrupted. Raises Unavailable then."""
+    answers: Any = None
     try:
         while True:
-            try:
-                step = steps.send(answer)
-            except StopIteration:
-                return broken
-            side = step.side
-            if isinstance(step, Send):
-                lanes[side].send(step.command, step.text)
-                answer = None
-            else:
-                answer = lanes[side].receive(meanwhile, BEAT)
-                if isinstance(answer, NoAnswer):
-                    broken = of_region(answer.error, link[side])
-    except (CounterError, Ended):
-        raise
-    except Exception as error:
-        ours = of_region(error, link[side])
-        raise (ours or error) from error
+            commands = plan.send(answers)
+            if limit.over:
+                raise Unavailable(CLOSED)
+            answers = yield commands
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
     finally:
-        steps.close()
+        plan.close()

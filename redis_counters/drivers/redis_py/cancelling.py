@@ -9,8 +9,11 @@ from typing import Any, TypeVar
 from redis import exceptions
 
 from redis_counters.drivers.deadline import Deadline
+from redis_counters.drivers.redis_py.hash_slots import BROKEN
 
 T = TypeVar("T")
+
+AWAITED_BROKEN = (*BROKEN, asyncio.TimeoutError)
 
 
 async def within(deadline: Deadline, answer: Awaitable[T]) -> T:

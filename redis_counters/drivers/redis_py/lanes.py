@@ -5,8 +5,7 @@ A lane never repeats a command by itself: a repetition is harmless, but it would
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable
 from types import TracebackType
 from typing import Any
 
@@ -26,9 +25,12 @@ from redis_counters.drivers.redis_py.clients import (
     take_connection_asyncio,
 )
 from redis_counters.drivers.redis_py.errors import error_reply, garbled, misled, reply_to_one
+from redis_counters.drivers.redis_py.exchanging import Exchanging
+from redis_counters.drivers.redis_py.exchanging_asyncio import AwaitedExchanging
 from redis_counters.drivers.redis_py.watching import Watched
 from redis_counters.drivers.redis_py.wire import packed, undecoded
-from redis_counters.protocol.wire.commands import Command, ErrorReply
+from redis_counters.drivers.transport import Meanwhile
+from redis_counters.protocol.wire.commands import Command
 
 REPLY_TIMEOUT = 10.0  # seconds that a lane waits for an answer: all of it; its beginning, as the client says
 
@@ -44,12 +46,14 @@ class _Lane:
         *,
         alone: bool = False,
         patient: bool = True,
+        meanwhile: Meanwhile | None = None,
     ) -> None:
         self.client = client
         self._known = known
         self._deadline = deadline  # of all that is done on it; without one, of each answer
         self._asked_about = False  # whether the connection is new
         self.patient = patient  # who holds another connection does not wait for one: two would wait for each other
+        self.meanwhile = meanwhile  # in threads: a task is cancelled instead
         self._reply_of = reply_to_one if alone else error_reply  # alone: the client knows of no other server
         self._pool = pool_of(client)
         self._unread = 0
@@ -73,47 +77,6 @@ class _Lane:
             answer = self._reply_of(answer)
             self._misled = self._misled or misled(answer)
         return answer
-
-
-class Exchanging(ABC):
-    """What follows from sending and receiving."""
-
-    @abstractmethod
-    def send(self, command: Command, text: bool) -> None: ...
-
-    @abstractmethod
-    def receive(self, meanwhile: Callable[[], None], every: float) -> object: ...
-
-    def exchange(self, commands: Sequence[Command], meanwhile: Callable[[], None], every: float) -> list[object]:
-        """Return the answers to commands, in order; a script that Redis does not know is sent with its text."""
-        for command in commands:
-            self.send(command, text=False)
-        answers = [self.receive(meanwhile, every) for _ in commands]
-        for n, answer in enumerate(answers):
-            if isinstance(answer, ErrorReply) and answer.code == "NOSCRIPT":
-                self.send(commands[n], text=True)
-                answers[n] = self.receive(meanwhile, every)
-        return answers
-
-
-class AwaitedExchanging(ABC):
-    """As `Exchanging`, awaited."""
-
-    @abstractmethod
-    async def send(self, command: Command, text: bool) -> None: ...
-
-    @abstractmethod
-    async def receive(self) -> object: ...
-
-    async def exchange(self, commands: Sequence[Command]) -> list[object]:
-        for command in commands:
-            await self.send(command, text=False)
-        answers = [await self.receive() for _ in commands]
-        for n, answer in enumerate(answers):
-            if isinstance(answer, ErrorReply) and answer.code == "NOSCRIPT":
-                await self.send(commands[n], text=True)
-                answers[n] = await self.receive()
-        return answers
 
 
 class BlockingLane(_Lane, Exchanging):
@@ -144,20 +107,19 @@ class BlockingLane(_Lane, Exchanging):
             connection.send_packed_command(packed(connection, command, text=text), check_health=not self._unread)
         self._unread += 1
 
-    def receive(self, meanwhile: Callable[[], None], every: float) -> object:
-        """Return the next answer, or an `ErrorReply`; while there is none, ``meanwhile`` is called now and then.
-
-        Raises what redis-py raises when the connection breaks.
-        """
+    def receive(self) -> object:
+        """Return the next answer, or an `ErrorReply`. Raises what redis-py raises when the connection breaks."""
         connection = self._connection
         assert connection is not None
         until = self._until()
         silence = Deadline(connection.socket_timeout or REPLY_TIMEOUT)
+        every = self.meanwhile.every if self.meanwhile is not None else REPLY_TIMEOUT
         while not connection.can_read(timeout=min(every, silence.seconds, until.left())):
             for limit in (silence, until):
                 if not limit.left():
                     raise exceptions.TimeoutError(limit.words)
-            meanwhile()
+            if self.meanwhile is not None:
+                self.meanwhile.call()
         answer: object
         with Watched(connection, until):
             try:

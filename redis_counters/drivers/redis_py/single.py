@@ -11,6 +11,7 @@ from redis_counters.drivers.redis_py.asking import ask, ask_asyncio
 from redis_counters.drivers.redis_py.clients import Client, KnownConnections, disconnect_idle
 from redis_counters.drivers.redis_py.hashes import Hashes
 from redis_counters.drivers.redis_py.lanes import AsyncioLane, BlockingLane
+from redis_counters.drivers.transport import Meanwhile
 from redis_counters.protocol.wire.commands import Command
 
 
@@ -37,8 +38,10 @@ class Single(_Single):
         super().__init__(client)
         self._hashes = Hashes()
 
-    def lane(self, deadline: Deadline | None = None, *, patient: bool = True) -> BlockingLane:
-        return BlockingLane(self.client, self._known, deadline, alone=True, patient=patient)
+    def lane(
+        self, deadline: Deadline | None = None, *, patient: bool = True, meanwhile: Meanwhile | None = None
+    ) -> BlockingLane:
+        return BlockingLane(self.client, self._known, deadline, alone=True, patient=patient, meanwhile=meanwhile)
 
     def ask(self, commands: Sequence[Command], deadline: Deadline | None = None) -> list[object]:
         return ask(self.client, commands, self._hashes, deadline or Deadline())

@@ -41,7 +41,6 @@ def _confirmed(
 ) -> int:
     """All of it over one connection, or one per server: a confirmation speaks of what its own connection wrote last."""
     asks, answers = take_away(runner.core.reads, name, taken, delete=delete), None
-    every = runner.core.settings.flush_interval
     runner.breaker.check()
     try:
         with runner.transport.lane(deadline) as lane:
@@ -52,8 +51,8 @@ def _confirmed(
                 except StopIteration as stop:
                     amount: int = stop.value
                     break
-                answers = lane.exchange(commands, _nothing, every)
-            (raw,) = lane.exchange([confirm(durability)], _nothing, every)
+                answers = lane.exchange(commands)
+            (raw,) = lane.exchange([confirm(durability)])
     except Exception as error:
         ours = translate(error)
         if ours is None or ours is error:
@@ -61,7 +60,3 @@ def _confirmed(
         raise ours from error
     check_confirmed(durability, raw, name, delete=delete)
     return amount
-
-
-def _nothing() -> None:
-    """Nothing is to be done while an answer is awaited."""

@@ -14,7 +14,7 @@ from redis_counters.drivers.process import fork_hooks
 from redis_counters.drivers.process.finalizer import without_traceback
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.threads.background import AutoResetEvent, Background
-from redis_counters.drivers.transport import Transport
+from redis_counters.drivers.transport import Meanwhile, Transport
 from redis_counters.errors import Refused, Unavailable
 from redis_counters.events import publish
 from redis_counters.protocol.core import Core
@@ -92,7 +92,10 @@ class Rounds(ABC):
         with self.lock:
             self.core.writer.absorb()
 
-    def _meanwhile(self) -> None:
+    def _meanwhile(self) -> Meanwhile:
+        return Meanwhile(self._still_waits, self.core.settings.flush_interval)
+
+    def _still_waits(self) -> None:
         """While an answer is awaited."""
         if self.stopped:  # the connection is about to be closed under us
             raise Unavailable("the client was closed while an answer was awaited")
@@ -150,7 +153,7 @@ class Rounds(ABC):
             recording.own()
         steps = self.steps = self.core.round()
         try:
-            with self.transport.lane(until) as lane:
+            with self.transport.lane(until, meanwhile=self._meanwhile()) as lane:
                 self.background.connecting = False
                 answer: object = None
                 while True:
@@ -169,7 +172,7 @@ class Rounds(ABC):
                     elif isinstance(step, RecordStep):
                         answer = recording is not None and recording.record(step.recorder)
                     else:
-                        answer = lane.receive(self._meanwhile, self.core.settings.flush_interval)
+                        answer = lane.receive()
                         if lane.on_new_connection():
                             with self.lock:
                                 self.core.new_connection()
@@ -197,9 +200,9 @@ class Rounds(ABC):
         with self.rounding:
             try:
                 self._enter_round()
-                with self.transport.lane() as lane:
+                with self.transport.lane(meanwhile=self._meanwhile()) as lane:
                     self.background.connecting = False
-                    answers = lane.exchange(commands, self._meanwhile, self.core.settings.flush_interval)
+                    answers = lane.exchange(commands)
                     return all_answered(answers)
             finally:
                 self._leave_round()

@@ -1,0 +1,29 @@
+"""What follows from sending and receiving, awaited."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from redis_counters.protocol.wire.commands import Command, ErrorReply
+
+
+class AwaitedExchanging(ABC):
+    """A lane that sends and receives."""
+
+    @abstractmethod
+    async def send(self, command: Command, text: bool) -> None: ...
+
+    @abstractmethod
+    async def receive(self) -> object: ...
+
+    async def exchange(self, commands: Sequence[Command]) -> list[object]:
+        """Return the answers to commands, in order; a script that Redis does not know is sent with its text."""
+        for command in commands:
+            await self.send(command, text=False)
+        answers = [await self.receive() for _ in commands]
+        for n, answer in enumerate(answers):
+            if isinstance(answer, ErrorReply) and answer.code == "NOSCRIPT":
+                await self.send(commands[n], text=True)
+                answers[n] = await self.receive()
+        return answers
