@@ -81,7 +81,7 @@ def test_methods(face: Any) -> None:
 
 def test_what_is_awaited() -> None:
     """api.md names the plain calls; in the asyncio face all other methods are coroutines."""
-    (named,) = re.findall(r"Plain calls in both are\n(.+?);", API, re.DOTALL)
+    (named,) = re.findall(r"Plain calls in both\s+are\s+(.+?);", API, re.DOTALL)
     face = redis_counters.asyncio
     plain = {"period", "exit_on_sigterm"} | {
         f"Exchange.{name}" if (kind, name) == (face.Exchange, "start") else name
