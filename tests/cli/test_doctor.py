@@ -47,6 +47,7 @@ KEYED = ("GET", "PEXPIREAT", "PTTL", "SADD", "SET", "SISMEMBER", "SMISMEMBER", "
         ({"redis_version": "7.4.0", "dragonfly_version": "df-v1.30"}, WARNING, "Dragonfly df-v1.30"),
         ({"redis_version": "6.3.4", "executable": "/usr/bin/keydb-server"}, WARNING, "KeyDB 6.3.4"),
         ({"redis_version": "8.0.0", "redis_mode": "cluster"}, PROBLEM, "Redis 8.0.0, in cluster mode"),
+        ({"valkey_version": "8.1.0", "server_mode": "cluster"}, PROBLEM, "Valkey 8.1.0, in cluster mode"),
     ],
 )
 def test_server(info: Facts, level: Level, found: str) -> None:
@@ -432,6 +433,7 @@ def test_what_fails_for_another_reason_is_not_forbidden(private_server: RealServ
     assert (row["check"], row["found"][:3], "maxmemory" in row["advice"]) == ("commands", "OOM", True)
 
 
+@pytest.mark.slow("a cluster")
 def test_a_server_of_a_cluster(any_cluster: Cluster) -> None:
     """By the URL of one server: what it does not have is not forbidden."""
     other = next(node for node in any_cluster.primaries() if node is not any_cluster.node_of("{rc:0}"))
@@ -453,6 +455,7 @@ def test_an_obstacle_without_info() -> None:
     assert findings.obstacle([readonly], [findings.replication({"role": "slave"}, {})]) == []
 
 
+@pytest.mark.slow("Sentinels")
 def test_sentinels(sentinels: Sentinels) -> None:
     """A Sentinel holds no counts, and a Redis is no Sentinel."""
     host, port = sentinels.addresses[0]

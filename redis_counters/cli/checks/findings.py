@@ -84,7 +84,7 @@ def server(info: Facts) -> Finding:
     found = f"{kind} {version}"
     if kind not in {"Redis", "Valkey"}:
         return Finding("server", Level.WARNING, found, "Only Redis and Valkey are tested.")
-    if str(info.get("redis_mode", "")) == "cluster" or str(info.get("cluster_enabled", "0")) == "1":
+    if _mode(info) == "cluster" or str(info.get("cluster_enabled", "0")) == "1":
         advice = "Use a URL with redis+cluster://, or a RedisCluster client: one server has a part of the keys."
         return Finding("server", Level.PROBLEM, f"{found}, in cluster mode", advice)
     if kind == "Redis" and _numbers(version) < _OLDEST:
@@ -92,9 +92,14 @@ def server(info: Facts) -> Finding:
     return Finding("server", Level.OK, found)
 
 
+def _mode(info: Facts) -> str:
+    """Valkey calls it by another name, unless it is told to pass for Redis."""
+    return str(info.get("redis_mode", info.get("server_mode", "")))
+
+
 def sentinel(info: Facts) -> Finding | None:
     """Return what is to be said of a Sentinel, None for a server that may hold counts."""
-    if str(info.get("redis_mode", "")) != "sentinel":
+    if _mode(info) != "sentinel":
         return None
     advice = "Use redis+sentinel://host:port/service, which asks it for the primary."
     return Finding("server", Level.PROBLEM, "this is a Sentinel", advice)
