@@ -6,13 +6,15 @@ import asyncio
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import pytest
 
 from redis_counters import Counters, Event, EventKind, Unavailable
-from redis_counters.drivers.breaker import FAILURES
+from redis_counters.drivers.breaker import FAILURES, Breaker
+from redis_counters.protocol.core import Core
 from redis_counters.testing import LossyLink
 from tests.faces.either import FACES, Either, client_of, closed, commandstats, once, reset_stats, truth
 from tests.servers import RealServer
@@ -27,6 +29,18 @@ async def until_opened(counters: Either) -> int:
         if "is not asked" in str(caught.value):
             return number
     raise AssertionError("the breaker never opened")
+
+
+def test_only_failures_in_a_row_open_it() -> None:
+    """After a success they are counted from the beginning."""
+    core = SimpleNamespace(report=lambda *_: None)
+    breaker = Breaker(cast(Core, core))
+    for _ in range(2):
+        opened = [breaker.failed(Unavailable("away")) for _ in range(FAILURES - 1)]
+        assert not any(opened)
+        breaker.succeeded()
+    opened = [breaker.failed(Unavailable("away")) for _ in range(FAILURES)]
+    assert opened == [False] * (FAILURES - 1) + [True]
 
 
 @pytest.mark.parametrize("face", FACES)
