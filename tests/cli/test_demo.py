@@ -24,6 +24,7 @@ from redis_counters.demo.command import Outcome, Side
 from redis_counters.demo.crew import Crew
 from tests.cli.commands import COMMAND, STARTED, environment, run
 from tests.cli.terminals import on_terminal
+from tests.selection import most
 from tests.servers import RealServer
 from tests.waiting import until
 
@@ -79,6 +80,7 @@ def test_ours_is_exact_and_each_lost_reply_of_incr_is_one_too_many() -> None:
     await_none_left(process.pid)
 
 
+@pytest.mark.slow("a whole demo")
 def test_in_a_pipe_there_are_the_events_a_verdict_and_one_table() -> None:
     """What will happen, what happens, what came of it in a line of its own, and a table whose columns line up."""
     process = start("--seconds", "1", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -132,7 +134,7 @@ def test_the_verdict_says_of_each_side_how_far_it_is_off() -> None:
     assert verdict(exact, exact, "worker 1: gone").endswith("exact; but not all workers could say what they issued")
 
 
-@pytest.mark.parametrize("seconds", ["inf", "nan", "601", "1e9", "0"])
+@pytest.mark.parametrize("seconds", most(["inf", "nan", "601", "1e9", "0"], every=2, why="a command each"))
 def test_a_length_that_makes_no_sense_is_refused(seconds: str) -> None:
     for command in ("demo", "bench"):
         done = run(None, command, "--seconds", seconds)
@@ -140,6 +142,7 @@ def test_a_length_that_makes_no_sense_is_refused(seconds: str) -> None:
         assert b"--seconds" in done.stderr
 
 
+@pytest.mark.slow("a demo")
 def test_an_interrupted_demo_tells_only_what_happened() -> None:
     """Ctrl-C before anything was stopped or frozen."""
     process = start("--seconds", "60", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -160,6 +163,7 @@ def test_an_interrupted_demo_tells_only_what_happened() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+@pytest.mark.slow("a demo")
 def test_on_a_terminal_the_table_lives() -> None:
     """Workers appear with their states, the replaced and the frozen one too."""
     with on_terminal(start, "--seconds", "3") as terminal:
@@ -169,6 +173,7 @@ def test_on_a_terminal_the_table_lives() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.slow("two demos")
 def test_a_signal_ends_everything_and_what_was_counted_is_exact(number: signal.Signals) -> None:
     """A signal while one worker is frozen, Ctrl-C to the whole group as a terminal sends it: the workers close, the
     table is that of what was issued so far, and no process is left."""
@@ -190,6 +195,7 @@ def test_a_signal_ends_everything_and_what_was_counted_is_exact(number: signal.S
 
 
 @pytest.mark.parametrize("processes", [2, 4, 6])
+@pytest.mark.slow("three demos")
 def test_ctrl_c_while_it_starts_leaves_nothing_behind(processes: int) -> None:
     """Whatever has started so far ends, without a traceback."""
     process = start("--seconds", "30", "--json", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -249,6 +255,7 @@ def test_bench_compares_four_ways_and_leaves_no_key(any_server: RealServer) -> N
     assert rows[0]["times_incr"] == 1
 
 
+@pytest.mark.slow("a benchmark")
 def test_bench_runs_where_no_server_is() -> None:
     """Both sides share the one client: otherwise each would count on a private server of its own."""
     done = run(None, "bench", "--url", "embedded://", "--seconds", "0.05", "--json")
@@ -256,6 +263,7 @@ def test_bench_runs_where_no_server_is() -> None:
     assert all(row["found"] == row["increments"] > 0 for row in json.loads(done.stdout)["results"])
 
 
+@pytest.mark.slow("a benchmark")
 def test_bench_prints_a_row_for_each_way(any_server: RealServer) -> None:
     done = run(any_server, "bench", "--seconds", "0.05")
     assert (done.returncode, done.stderr) == (0, b"")

@@ -40,6 +40,7 @@ def test_the_regions_part_and_meet_again_exact() -> None:
     await_none_left(process.pid)
 
 
+@pytest.mark.slow("a demo")
 def test_in_a_pipe_there_are_lines() -> None:
     process = start("--regions", "--seconds", "3", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     out, err = process.communicate(timeout=100)
@@ -65,6 +66,7 @@ def test_the_verdict_names_each_region() -> None:
     assert outcome.verdict == "eu exact, us wrong on 3 of 1,101 names"
 
 
+@pytest.mark.slow("a demo")
 def test_keys_switch_the_partition() -> None:
     """On a terminal; after the first key nothing happens by itself, and q ends it."""
     with on_terminal(start, "--regions", "--seconds", "600") as terminal:
@@ -89,6 +91,7 @@ def test_keys_switch_the_partition() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.slow("two demos")
 def test_a_signal_ends_it_and_all_is_exact(number: signal.Signals) -> None:
     """While one region is cut off: it is let back, everything meets, and no server is left."""
     process = start("--regions", "--seconds", "20", stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -51,6 +51,7 @@ def test_where_nothing_was_counted(any_server: RealServer) -> None:
     assert any_server.client().dbsize() == 0
 
 
+@pytest.mark.slow("a dozen commands, and silence")
 def test_fold_from_silence_to_oblivion(any_server: RealServer) -> None:
     """Three passes, with time between them: closed, folded, forgotten; the value stays what it was."""
     house = House(any_server.client(), buckets=16)
@@ -73,6 +74,7 @@ def test_fold_from_silence_to_oblivion(any_server: RealServer) -> None:
     ]
 
 
+@pytest.mark.slow("several commands, and silence")
 def test_a_slot_that_cannot_be_folded(any_server: RealServer) -> None:
     """It is told in one line, with exit code 1; the others are folded, and nobody of its bucket is forgotten."""
     house = House(any_server.client(), buckets=1)

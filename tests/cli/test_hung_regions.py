@@ -12,6 +12,8 @@ from redis_counters.testing import LossyLink
 from tests.cli.commands import run
 from tests.servers import RealServer
 
+pytestmark = pytest.mark.slow("each waits for a region that hangs")
+
 NAMES = ("eu", "us", "ap")
 
 

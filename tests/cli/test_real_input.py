@@ -49,6 +49,7 @@ def extensions() -> bytes:
     [pytest.param(words, marks=needs_text), pytest.param(extensions, marks=needs_documentation)],
     ids=["words of a licence", "extensions of the documentation"],
 )
+@pytest.mark.slow("four processes, thousands of lines")
 def test_four_processes_count_what_uniq_counts(any_server: RealServer, source: Callable[[], bytes]) -> None:
     """Each of four processes gets every fourth line; every count is that of ``sort | uniq -c``."""
     text = source()
@@ -73,6 +74,7 @@ def test_four_processes_count_what_uniq_counts(any_server: RealServer, source: C
 
 @needs_text
 @needs_documentation
+@pytest.mark.slow("the example runs twice")
 def test_example(any_server: RealServer) -> None:
     """The example says that all are equal, for both inputs."""
     variables = environment(any_server, REDIS_COUNTERS=shlex.join(COMMAND))

@@ -21,6 +21,7 @@ from redis_counters.testing import LossyLink
 from tests.cli.commands import COMMAND, TIMEOUT, environment, run, start
 from tests.cli.terminals import on_terminal
 from tests.faces.either import commandstats, reset_stats
+from tests.selection import most
 from tests.servers import NOWHERE, Kind, RealServer, kinds
 from tests.topologies import Cluster
 from tests.waiting import until
@@ -86,7 +87,7 @@ def ended_by(process: subprocess.Popen[bytes], number: signal.Signals = signal.S
 # -- the option --region
 
 
-@pytest.mark.parametrize("command", ["exchange", "verify"])
+@pytest.mark.parametrize("command", most(["exchange", "verify"], every=2, why="a command each"))
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [

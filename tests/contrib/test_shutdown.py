@@ -10,6 +10,7 @@ import pytest
 from tests.faces.either import truth
 from tests.lifecycle.children import FORKS
 from tests.lifecycle.web_server import WebServer
+from tests.selection import most
 from tests.servers import RealServer
 
 pytestmark = FORKS
@@ -33,7 +34,7 @@ SERVERS = {
 }
 
 
-@pytest.mark.parametrize("kind", SERVERS)
+@pytest.mark.parametrize("kind", most(SERVERS, every=6, why="web servers under load"))
 def test_stopped_under_load(any_server: RealServer, tmp_path: Path, kind: str) -> None:
     """Servers that fork are reloaded before: workers end, and others begin."""
     web = WebServer(SERVERS[kind], any_server, tmp_path / "log", 30.0)
@@ -58,6 +59,7 @@ def test_stopped_under_load(any_server: RealServer, tmp_path: Path, kind: str) -
 
 
 @pytest.mark.parametrize("kind", ["django", "django, asgi", "flask", "starlette", "fastapi", "litestar"])
+@pytest.mark.slow("web servers that wait for Redis")
 def test_stopped_while_redis_is_away(private_server: RealServer, tmp_path: Path, kind: str) -> None:
     """The end takes its time, and the log has what did not get across."""
     web = WebServer(SERVERS[kind], private_server, tmp_path / "log", 30.0)

@@ -183,6 +183,7 @@ def test_close_ends(any_server: RealServer, face: str) -> None:
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("face", FACES)
+@pytest.mark.slow("megabytes")
 def test_a_server_that_does_not_read(private_server: RealServer, face: str) -> None:
     """What does not fit into its buffers is not waited for longer than an answer; it is told, and arrives later."""
     names = [f"{n}:{'long' * 5_000}" for n in range(1_500)]

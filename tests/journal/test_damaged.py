@@ -192,6 +192,7 @@ def test_a_log_that_ends_earlier(any_server: RealServer, tmp_path: Path, mode: s
 
 
 @pytest.mark.parametrize("points", ["sql", "files"])
+@pytest.mark.slow("a fork for each point")
 def test_killed_while_it_is_set_aside(any_server: RealServer, tmp_path: Path, points: str) -> None:
     """At any instant: what is whole in it is told once, and all of the damaged one is kept."""
     run(AWAY, "redis://localhost:1", tmp_path / "first", "blocking", "always")

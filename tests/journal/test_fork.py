@@ -166,6 +166,7 @@ def test_children_take_their_dead_parents_journal_over(
 
 
 @pytest.mark.parametrize("mode", ["interval", "always"])
+@pytest.mark.slow("many forks")
 def test_forks_while_journals_are_written(any_server: RealServer, tmp_path: Path, mode: JournalMode) -> None:
     """Whatever SQLite is doing in another thread at the fork, the child makes a journal of its own, counts and ends."""
     options: Options = {"journal": tmp_path, "journal_mode": mode, "flush_interval": 0.001}

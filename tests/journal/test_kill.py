@@ -16,8 +16,7 @@ from tests.journal.killing import Fate, killed_at
 from tests.servers import RealServer
 
 MODES = ("interval", "always")
-# What is written is the same in both faces, and who writes it, and when, in both modes.
-FACES_AND_MODES = tuple(zip(FACES, reversed(MODES), strict=True))
+SLOW = pytest.mark.slow("hundreds of forks")
 CALLS = 4
 MOST = 400  # points of a kind that a child may pass
 
@@ -38,7 +37,8 @@ def taking_over(server: RealServer, face: str, directory: Path, namespace: str) 
 
 
 @pytest.mark.parametrize("points", ["sql", "redis"])
-@pytest.mark.parametrize(("face", "mode"), FACES_AND_MODES)
+@pytest.mark.parametrize("mode", [pytest.param("interval", marks=SLOW), "always"])
+@pytest.mark.parametrize("face", FACES)
 def test_at_any_instant(any_server: RealServer, tmp_path: Path, face: str, mode: str, points: str) -> None:
     """`always`: all calls that returned, perhaps the one in progress. `interval`: at least all that was flushed."""
     kinds_of_end = set()
@@ -79,7 +79,8 @@ def test_at_any_instant(any_server: RealServer, tmp_path: Path, face: str, mode:
 
 
 @pytest.mark.parametrize("points", ["sql", "redis"])
-@pytest.mark.parametrize(("face", "mode"), FACES_AND_MODES)
+@pytest.mark.parametrize("mode", [pytest.param("interval", marks=SLOW), "always"])
+@pytest.mark.parametrize("face", FACES)
 def test_again_during_the_take_over(any_server: RealServer, tmp_path: Path, face: str, mode: str, points: str) -> None:
     """Whoever tells a journal may be killed at any instant, too: it is exact all the same, to the end."""
     for number in count():

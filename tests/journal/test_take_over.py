@@ -197,6 +197,7 @@ def test_of_a_journal_of_others_nothing_is_read_but_whose_it_is(
 
 
 @pytest.mark.parametrize("face", FACES)
+@pytest.mark.slow("many processes")
 def test_many_at_once(any_server: RealServer, tmp_path: Path, face: str) -> None:
     """Six journals, three processes that start at the same time: each journal is told by one of them."""
     for _ in range(6):

@@ -215,6 +215,7 @@ for i in range(int(sys.argv[2])):
 """
 
 
+@pytest.mark.slow("a dozen processes")
 def test_killed_at_any_moment(any_server: RealServer) -> None:
     """Each process is killed a little further on, and the next does it all again; none counts anything twice."""
     most = 60

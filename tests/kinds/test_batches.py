@@ -32,6 +32,7 @@ def watched(server: RealServer) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("face", FACES)
+@pytest.mark.slow("tens of thousands of names")
 def test_tens_of_thousands_of_names_after_an_outage(any_server: RealServer, face: str) -> None:
     """50,000 names that waited go out in chunks of at most max_batch, each once; none holds the server up."""
     names = [f"n{i}" for i in range(50_000)]
@@ -127,6 +128,7 @@ def test_every_piece_is_as_small_as_asked(any_server: RealServer, face: str, max
 
 
 @pytest.mark.parametrize("face", FACES)
+@pytest.mark.slow("tens of thousands of slots")
 def test_a_counter_with_tens_of_thousands_of_slots(any_server: RealServer, face: str) -> None:
     """Read alone, among others, and inspected; counted in; folded by its own client: the server is never held up."""
     client: Any = any_server.client()

@@ -156,6 +156,7 @@ def test_nothing_that_two_processes_share_is_an_identity(
 
 
 @pytest.mark.parametrize("face", FACES)
+@pytest.mark.slow("hundreds of lives")
 def test_what_is_kept_follows_from_who_counts_now(any_server: RealServer, face: str) -> None:
     """Two hundred short lives add 1 each: the value is right all the time, and the shard holds one number more or less.
 

@@ -189,6 +189,7 @@ def test_what_ends_threads_does_not_end_the_flusher(any_server: RealServer, erro
         assert told(events)
 
 
+@pytest.mark.slow("a process that waits")
 def test_a_thread_that_c_code_ended_is_replaced(any_server: RealServer) -> None:
     """It ends without a word, in the middle of a round, with the round's lock: what was on its way is sent again."""
     if not os.path.isdir("/proc/self/task"):

@@ -61,6 +61,7 @@ class Nowhere(io.StringIO):
 
 
 @pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.slow("forks until a lock was held")
 def test_a_lock_copied_in_locked_state(any_server: RealServer, shards: int) -> None:
     """Eight threads count and read, all loggers on DEBUG; of 200 forked children every one counts, flushes and ends."""
     forks = 200 if shards == 1 else 40

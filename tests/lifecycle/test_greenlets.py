@@ -219,6 +219,7 @@ counters.close()
 """
 
 
+@pytest.mark.slow("killed at every point")
 def test_greenlets_are_killed_in_the_middle_of_calls(any_server: RealServer) -> None:
     """Nothing is told of; each kill may hit one increment; no connection is lost to the pool."""
     needs_package("gevent")

@@ -19,6 +19,7 @@ import redis
 import redis_counters
 from redis_counters import Counters
 from tests.faces.either import truth
+from tests.selection import most
 from tests.servers import RealServer
 
 OURS = str(Path(redis_counters.__file__).parent)
@@ -74,7 +75,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("options", most(OPTIONS, every=4, why="interrupted at every point"))
 def test_calls_that_do_not_count(any_server: RealServer, options: str) -> None:
     """Flush, reads and figures are interrupted at every point: totals stay exact, and no lock is left held."""
     with redis.Redis(port=any_server.port) as client, Counters(client, **OPTIONS[options]) as counters:
@@ -108,7 +109,7 @@ def test_calls_that_do_not_count(any_server: RealServer, options: str) -> None:
     assert truth(any_server, ["x", "y"]) == {b"x": 18 * total, b"y": -6 * total}
 
 
-@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("options", most(OPTIONS, every=4, why="interrupted at every point"))
 def test_calls_that_count(any_server: RealServer, options: str) -> None:
     """A call that was interrupted has counted once or not at all; one that was not, once."""
     with redis.Redis(port=any_server.port) as client, Counters(client, **OPTIONS[options]) as counters:
@@ -136,6 +137,7 @@ def test_calls_that_count(any_server: RealServer, options: str) -> None:
 
 
 @pytest.mark.parametrize("used", [False, True], ids=["never flushed", "flushed before"])
+@pytest.mark.slow("interrupted at every point")
 def test_closing(any_server: RealServer, used: bool) -> None:
     """A close that was interrupted may be made up for: everything is delivered, once; or it was closed already."""
     total = 0
@@ -162,6 +164,7 @@ def test_closing(any_server: RealServer, used: bool) -> None:
     assert truth(any_server, ["x", "y"]) == {b"x": 5 * total, b"y": -total}
 
 
+@pytest.mark.slow("interrupted at every point")
 def test_work_done_by_the_caller(any_server: RealServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no thread can be started the main thread sends and receives: interrupted there, counts stay exact."""
     start = threading.Thread.start

@@ -15,6 +15,7 @@ import pytest
 from tests.faces.either import FACES, truth
 from tests.lifecycle.children import program
 from tests.lifecycle.web_server import WebServer
+from tests.selection import most
 from tests.servers import RealServer
 from tests.waiting import PATIENCE
 
@@ -155,7 +156,7 @@ SERVERS = {
 SERVERS["flask run"].append("--port={port}")
 
 
-@pytest.mark.parametrize("kind", SERVERS)
+@pytest.mark.parametrize("kind", most(SERVERS, every=2, why="a web server each"))
 @pytest.mark.parametrize("asked", [True, False], ids=["asked", "not asked"])
 def test_servers_for_development(
     any_server: RealServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, asked: bool
@@ -185,6 +186,7 @@ RELOADERS = {
 
 
 @pytest.mark.parametrize("kind", RELOADERS)
+@pytest.mark.slow("a web server that reloads")
 def test_a_reloader_kills_what_counts(
     any_server: RealServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -206,6 +208,7 @@ def test_a_reloader_kills_what_counts(
     assert truth(any_server, ["requests", "amounts"]) == {b"requests": 0, b"amounts": 0}
 
 
+@pytest.mark.slow("a web server")
 def test_a_server_that_has_a_handler(any_server: RealServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It keeps it, and ends as orderly as ever: who asks in an application need not know who serves it."""
     monkeypatch.setenv("EXIT_ON_SIGTERM", "yes")

@@ -57,6 +57,7 @@ GRACEFUL = ["--master", "--need-app", "--hook-master-start=unix_signal:15 gracef
     ("kind", "flush_interval"),
     [*((kind, 30.0) for kind in KINDS), *((kind, 0.05) for kind in ("no threads", "threads", "lazy"))],
 )
+@pytest.mark.slow("web servers under load")
 def test_stopped_under_load(any_server: RealServer, tmp_path: Path, kind: str, flush_interval: float) -> None:
     """What a master had buffered, or flushed, before it forked counts once; and every request that was answered."""
     at_import = "" if flush_interval < 1 else "yes"  # else it is in the buffer as the master forks

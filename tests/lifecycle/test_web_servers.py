@@ -14,6 +14,7 @@ from tests.faces.either import truth
 from tests.lifecycle.children import FORKS
 from tests.lifecycle.web_server import WebServer
 from tests.needs import needs_package
+from tests.selection import most
 from tests.servers import RealServer
 
 pytestmark = FORKS
@@ -41,7 +42,8 @@ SERVERS = {
 
 
 @pytest.mark.parametrize(
-    ("kind", "flush_interval"), [*((kind, 30.0) for kind in SERVERS), ("gunicorn, sync workers", 0.05)]
+    ("kind", "flush_interval"),
+    most([*((kind, 30.0) for kind in SERVERS), ("gunicorn, sync workers", 0.05)], every=9, why="servers under load"),
 )
 def test_stopped_under_load(any_server: RealServer, tmp_path: Path, kind: str, flush_interval: float) -> None:
     """SIGTERM while requests arrive: all increments of answered requests are there, whatever the flush interval."""
@@ -64,6 +66,7 @@ def test_stopped_under_load(any_server: RealServer, tmp_path: Path, kind: str, f
 
 
 @pytest.mark.parametrize("kind", [kind for kind in SERVERS if kind.startswith("gunicorn") and "gevent" not in kind])
+@pytest.mark.slow("web servers under load")
 def test_reloaded_under_load(any_server: RealServer, tmp_path: Path, kind: str) -> None:
     """SIGHUP replaces the workers again and again while requests arrive; then SIGTERM: all of it is there."""
     web = WebServer(SERVERS[kind], any_server, tmp_path / "log", 30.0)

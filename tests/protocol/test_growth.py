@@ -182,6 +182,7 @@ def test_a_counter_that_is_counted_now_and_then_is_not_looked_at() -> None:
     assert 0 < busy.asked <= 2 * 14, "more than two questions a period"
 
 
+@pytest.mark.slow("sixty processes for fifteen periods")
 def test_many_processes_look_in_turn() -> None:
     """However many there are, some of them measure in a period."""
     chances = itertools.cycle([n / 97 for n in range(97)])

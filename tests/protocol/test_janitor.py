@@ -21,6 +21,7 @@ from tests.servers import RealServer
 CLIENTS = 2000
 
 
+@pytest.mark.slow("two thousand clients")
 def test_two_thousand_short_lived_clients_leave_nothing_behind(server: RealServer) -> None:
     """The value is 2,000 before, during and after; in the end there is a base, and what a registry keeps of itself."""
     house = House(server.client())
@@ -91,6 +92,7 @@ def test_who_comes_back_during_a_walk_is_left_alone(any_server: RealServer) -> N
     assert house.clean_up() == JanitorReport(buckets=4, complete=True)
 
 
+@pytest.mark.slow("each step of each pass")
 def test_a_pass_may_be_cut_at_any_step(any_server: RealServer) -> None:
     """Whatever was begun: no value is changed by it, and the next pass finishes."""
     chance, client = random.Random(7), any_server.client()
@@ -291,6 +293,7 @@ def test_answers_that_make_no_sense_end_a_pass(what: str) -> None:
     assert ended["still"] < 100
 
 
+@pytest.mark.slow("hundreds of lives")
 def test_processes_that_are_killed(any_server: RealServer) -> None:
     """Real ones: what they had flushed counts before, during and after; nothing else is left of them."""
     client: Any = any_server.client()

@@ -61,6 +61,7 @@ def slow_commands(house: House, state: str) -> list[tuple[int, bytes]]:
     return found
 
 
+@pytest.mark.slow("large counters")
 def test_no_command_is_slow(any_server: RealServer) -> None:
     """Closing, folding and forgetting 20,000 actors of one counter, among many counters, by the server's SLOWLOG."""
     client: Any = any_server.client()

@@ -36,6 +36,7 @@ print("killed 50 times")
 """
 
 
+@pytest.mark.slow("a dozen exchanges are killed")
 def test_killed_at_random_points(two: Regions) -> None:
     """The exchange is killed 50 times while others count: whatever it was doing, the next one goes on from there."""
     command = [sys.executable, "-c", NURSERY, "1", *two.urls.values()]

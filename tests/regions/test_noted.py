@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from zlib import crc32
 
+import pytest
+
 from redis_counters import Counters
 from redis_counters.drivers.exchange.sessions import drive
 from redis_counters.protocol.exchange.asks import Job, Meter, together
@@ -12,6 +14,8 @@ from redis_counters.protocol.exchange.metrics import SyncMetrics
 from redis_counters.protocol.exchange.pull import MOST_CHANGES
 from tests.regions.support import Regions
 from tests.regions.test_quiet import Simulated
+
+pytestmark = pytest.mark.slow("thousands of counters")
 
 COUNTERS = 4_000  # 250 of them in a bucket
 

@@ -152,7 +152,9 @@ class Scene:
             raise Violation(f"{found} instead of {value}")
 
 
-def all_orders(texts: Mapping[Script, bytes] | None = None, begin: int = 0, every: int = 1) -> Iterator[None]:
+def all_orders(
+    texts: Mapping[Script, bytes] | None = None, begin: int = 0, every: int = 1, part: int = 0
+) -> Iterator[None]:
     """Play all of them from this one on, one at a time; of the copies in each every so-manieth. Raises Violation."""
     scene = Scene(texts)
     orders = itertools.combinations(range(COUNTING + NARROWING), NARROWING)
@@ -161,6 +163,6 @@ def all_orders(texts: Mapping[Script, bytes] | None = None, begin: int = 0, ever
         yield
         scripts = [which for which, command in enumerate(sent) if command.script is not None]
         copies = [Copy(which, before) for which in scripts for before in range(which + 1, len(sent))]
-        for copy in copies[number % every :: every]:
+        for copy in copies[(number + part) % every :: every]:
             scene.play(order, copy)
             yield

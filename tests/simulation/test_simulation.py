@@ -7,15 +7,16 @@ from dataclasses import replace
 
 import pytest
 
+from tests.selection import most
 from tests.simulation.campaign import run_seeds, shortest
 from tests.simulation.plan import FATES, FAULTS, KINDS, Plan, make_plan
 from tests.simulation.steps import STEPS, run
 
-BLOCKS = 20
+BLOCKS = 30
 SEEDS = 60  # of a block
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
+@pytest.mark.parametrize("block", most(range(BLOCKS), every=10, why="more of the same"))
 def test_every_schedule_keeps_the_promises(block: int) -> None:
     """No value is ever too large, and in the end all is there but for what is known to be missing."""
     count = run_seeds(range(block * SEEDS, (block + 1) * SEEDS))
@@ -24,6 +25,7 @@ def test_every_schedule_keeps_the_promises(block: int) -> None:
     assert not failed, "\n".join(told)
 
 
+@pytest.mark.slow("four hundred schedules")
 def test_most_schedules_end_with_every_count_and_everything_happens() -> None:
     """Only what ends a process, what deletes, and what is reported excuses that something is missing.
 

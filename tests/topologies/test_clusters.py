@@ -12,6 +12,8 @@ from redis import exceptions
 from tests.servers import Kind
 from tests.topologies import SLOTS, Cluster, Moving, slot_of
 
+pytestmark = pytest.mark.slow("clusters")
+
 
 @pytest.fixture
 def whole(kind: Kind) -> Iterator[Cluster]:

@@ -12,6 +12,8 @@ import redis.sentinel
 from tests.servers import Kind
 from tests.topologies import WATCHED, Pair, Sentinels
 
+pytestmark = pytest.mark.slow("pairs of servers")
+
 
 @pytest.fixture
 def pair(kind: Kind) -> Iterator[Pair]:

@@ -99,6 +99,7 @@ def test_forms_without_script(fresh: Page) -> None:
         assert ann.get("/").text.count('aria-checked="true"') == 1
 
 
+@pytest.mark.slow("a crowd clicks")
 def test_ours_is_the_number_of_users_who_like(fresh: Page) -> None:
     """Of each post, after clicks of many browsers at the same time over a link that loses replies."""
     wanted: list[dict[int, bool]] = [{} for _ in range(8)]
@@ -138,6 +139,7 @@ def test_two_tabs_that_disagree(fresh: Page) -> None:
             settled(fresh, len(mine))
 
 
+@pytest.mark.slow("workers are killed again and again")
 def test_workers_are_killed_in_the_middle_of_clicks(fresh: Page) -> None:
     """A click whose worker dies is repeated by the browser or finished by the demo: no like is lost or doubled."""
     over = threading.Event()
@@ -184,6 +186,7 @@ def test_a_click_that_was_left_half_done_is_finished(fresh: Page) -> None:
     assert fresh.state()["likes"][2] == 1
 
 
+@pytest.mark.slow("workers are killed again and again")
 def test_browsers_that_go_away_while_workers_die(fresh: Page) -> None:
     """What they leave half done is finished; nobody repeats it."""
     stack = ExitStack()

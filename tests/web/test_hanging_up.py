@@ -45,6 +45,7 @@ def test_in_the_middle_of_a_form(page: Page, browser: httpx.Client, what: str) -
     check_silence(page, before)
 
 
+@pytest.mark.slow("waits until the page notices")
 def test_in_the_middle_of_the_events(page: Page) -> None:
     """A browser that closes a tab."""
     before = page.log.read_text()

@@ -8,24 +8,26 @@ from dataclasses import replace
 import pytest
 
 from redis_counters import CounterError
+from tests.selection import most
 from tests.simulation.breaks import Break, broken
 from tests.simulation.regions.breaks import BEGIN, BREAKS
 from tests.simulation.regions.campaign import run_seeds
 from tests.simulation.regions.plan import FATES, FAULTS, Plan, make_plan
 from tests.simulation.regions.steps import STEPS, run, shorten
 
-BLOCKS = 6
+BLOCKS = 10
 SEEDS = 50  # of a block
 MOST = 6000  # schedules until a broken rule must be caught; mostly the first few do
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
+@pytest.mark.parametrize("block", most(range(BLOCKS), every=5, why="more of the same"))
 def test_every_schedule_comes_to_what_was_counted(block: int) -> None:
     count = run_seeds(range(block * SEEDS, (block + 1) * SEEDS))
     told = [f"seed {seed}: {what}\n{shorten(make_plan(seed)).to_json()}" for seed, what in count.wrong[:1]]
     assert not count.wrong, "\n".join(told)
 
 
+@pytest.mark.slow("two hundred schedules")
 def test_everything_happens() -> None:
     """Each kind of step, each fault, each fate of a command occurs often."""
     happened, fates, faults, steps = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
