@@ -11,7 +11,7 @@ from redis_counters.drivers.exchange.sessions import drive
 from redis_counters.protocol.exchange.asks import Job, Meter, together
 from redis_counters.protocol.exchange.compare import Comparison
 from redis_counters.protocol.exchange.metrics import SyncMetrics
-from redis_counters.protocol.exchange.pull import MOST_CHANGES
+from redis_counters.protocol.exchange.pull import MAX_CHANGES
 from tests.regions.support import Regions
 from tests.regions.test_quiet import Simulated
 
@@ -134,9 +134,9 @@ def test_a_version_that_is_entered_in_parts_is_pulled_whole(two: Regions) -> Non
     two.incr("eu", "a", 2)
     two.flush()
     version = int(client.hget(f"{{rc:{bucket}}}:a", "v") or 0)
-    made = b"\n".join(b"0:%d" % n for n in range(MOST_CHANGES))
+    made = b"\n".join(b"0:%d" % n for n in range(MAX_CHANGES))
     client.zadd(f"{{rc:{bucket}}}:x", {b"\nm%d\n%b" % (version, made): -version, b"\nc\n0:a": -version, b"0:a": 1})
-    client.hset(f"{{rc:{bucket}}}:a", "p", MOST_CHANGES + 1)
+    client.hset(f"{{rc:{bucket}}}:a", "p", MAX_CHANGES + 1)
     drive(pair.pull_all(set()), simulated.lanes[link], link)
     simulated.close()
     assert two.wrong() == []

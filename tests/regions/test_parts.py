@@ -18,14 +18,14 @@ from redis_counters.errors import CounterError
 from redis_counters.protocol.exchange import shard_text
 from redis_counters.protocol.exchange.asks import DESTINATION, SOURCE, WINDOW, Ask, Job, Meter, Receive, Send, together
 from redis_counters.protocol.exchange.change_index import is_note, names_in, noted_in
-from redis_counters.protocol.exchange.compare import CYCLE, ENTERINGS, Comparison, Schedule
+from redis_counters.protocol.exchange.compare import CYCLE_S, MAX_ENTERINGS, Comparison, Schedule
 from redis_counters.protocol.exchange.joining import walk_over
 from redis_counters.protocol.exchange.members import EVICTED, MEMBER, Member, Region, agree, spread
 from redis_counters.protocol.exchange.metrics import SyncMetrics
 from redis_counters.protocol.exchange.pair import Pair
-from redis_counters.protocol.exchange.pull import _refused_there, pull
+from redis_counters.protocol.exchange.pull import _merge_refused, pull
 from redis_counters.protocol.exchange.route import Route
-from redis_counters.protocol.exchange.state import PATIENCE, BucketSync, Common, Options, Pace
+from redis_counters.protocol.exchange.state import NEW_REGION_TIMEOUT_S, BucketSync, Common, Options, Pace
 from redis_counters.protocol.wire import marks
 from redis_counters.protocol.wire.commands import Command, ErrorReply, Script
 from redis_counters.protocol.wire.keys import KeySpace
@@ -173,7 +173,7 @@ def test_the_number_of_buckets_of_a_new_region() -> None:
     common = Common(Options(b"rc", 0.2, None, 16, lambda: now[0], lambda: 0.0, str))
     common.expect([b"eu", b"us"])
     assert common.buckets_of_new() is None
-    now[0] = PATIENCE
+    now[0] = NEW_REGION_TIMEOUT_S
     assert common.buckets_of_new() == 16
     now[0] = 0.0
     common.saw(b"eu", Region(b"eu", None, None, {}))
@@ -306,7 +306,7 @@ def test_what_an_unsealed_shard_missed_is_found_at_once() -> None:
     """Its repair is void if another exchange has moved the mark meanwhile: then both sides are compared."""
     route = Route(b"eu", b"us", KeySpace(b"rc", 16), ((), ()), None)
     bucket, metrics = BucketSync(0, Pace(0.2, 0.0)), SyncMetrics()
-    asked = _refused_there(route, bucket, b"i 1 1", b"{rc:0}:c:1:a", b"0 0 eu/0,1", "WRONGTYPE x", metrics)
+    asked = _merge_refused(route, bucket, b"i 1 1", b"{rc:0}:c:1:a", b"0 0 eu/0,1", "WRONGTYPE x", metrics)
     sealed = b"sealed id 1 - 0 0"
     next(asked)
     for answer in (sealed, [b"OK"], [b"OK"]):
@@ -370,7 +370,9 @@ def test_what_is_noted_is_entered_before_it_is_compared(more: int) -> None:
         except StopIteration as stop:
             found = stop.value
     assert found == [b"0:a", b"0:b"]  # a note is no shard
-    assert asked == {(side, True): min(more + 1, ENTERINGS) for side in pages} | {(side, False): 1 for side in pages}
+    assert asked == {(side, True): min(more + 1, MAX_ENTERINGS) for side in pages} | {
+        (side, False): 1 for side in pages
+    }
 
 
 def test_few_buckets_are_compared_at_once() -> None:
@@ -408,7 +410,7 @@ def test_comparing_is_paced() -> None:
     assert schedule.next == pytest.approx(300.0 + 10 / (2 * 140) * 60)
     schedule.begin(Done(), 302.0)  # type: ignore[arg-type]
     schedule.stepped(10, 1, 302.0)
-    assert schedule.next == pytest.approx(302.0 + CYCLE)
+    assert schedule.next == pytest.approx(302.0 + CYCLE_S)
 
 
 def walked(runs: Iterator[bytes]) -> list[bytes]:

@@ -30,7 +30,7 @@ class Simulated:
         exchange = here.exchange(interval=0.2)
         self.places: RegionClients[object] = exchange._places
         options = self.places.common.options
-        self.places.common.options = replace(options, clock=lambda: self.now, chance=lambda: 0.5)
+        self.places.common.options = replace(options, clock=lambda: self.now, rng=lambda: 0.5)
         self.pairs = {link: Pair(link[0].encode(), link[1].encode(), self.places.common) for link in self.places.pairs}
         self.places._share_out(self.pairs)
         self.stack = ExitStack()

@@ -14,14 +14,14 @@ from functools import reduce
 from typing import NamedTuple
 
 from redis_counters.crdt.regional import RegionalShard, parse_text
-from redis_counters.protocol.exchange.shard_text import told_back, told_of
+from redis_counters.protocol.exchange.shard_text import copy_of_peers, split_error
 
 
 @dataclass(frozen=True, slots=True)
 class State:
     """A shard as one region has it. ``error``: it could not be read; nothing else is known then.
 
-    ``wrong``: an entry of it could not, and is not among the others. ``back``: as `told_back` has it.
+    ``wrong``: an entry of it could not, and is not among the others. ``back``: as `copy_of_peers` has it.
     """
 
     shard: RegionalShard = field(default_factory=RegionalShard)
@@ -33,11 +33,11 @@ class State:
 
 def state_of(text: bytes) -> State:
     """Return the state that an answer of `entries_read` tells. Raises ValueError."""
-    told, wrong = told_of(text)
+    told, wrong = split_error(text)
     shown = wrong.decode("utf-8", "replace")
     if shown and not told:
         return State(there=False, error=shown)
-    return State(parse_text(told), there=bool(told), wrong=shown, back=told_back(text))
+    return State(parse_text(told), there=bool(told), wrong=shown, back=copy_of_peers(text))
 
 
 class Why(Enum):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from redis_counters.cli.regional.facts import Facts
 from redis_counters.drivers.transport import Transport
 from redis_counters.protocol.exchange.change_index import ask_for_notes, noted_in
-from redis_counters.protocol.exchange.shard_text import told_of
+from redis_counters.protocol.exchange.shard_text import split_error
 from redis_counters.protocol.wire.answers import list_of
 from redis_counters.protocol.wire.commands import Command, ErrorReply, Script, hmget, pieces
 from redis_counters.protocol.wire.keys import KeySpace
@@ -85,7 +85,7 @@ def traffic(keys: KeySpace, server: Transport, region: str, since: Sequence[int]
         if some
     ]
     texts = [text for answer in (server.ask(reads) if reads else []) for text in list_of(answer)]
-    told = [len(told_of(text)[0]) for text in texts if isinstance(text, bytes) and text]
+    told = [len(split_error(text)[0]) for text in texts if isinstance(text, bytes) and text]
     names = [len(member) for some in members for member in some]
     size = sum(told) / len(told) + sum(names) / len(names) if told else None
     return Traffic(size, changed / seconds if seconds else None)

@@ -12,8 +12,9 @@ from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.urls import Opened, open_url
 from redis_counters.errors import CounterError, Refused, SchemaMismatch, Unavailable, UsageError, reworded
 from redis_counters.events import Event, EventKind, Observer, log, publish
+from redis_counters.protocol.exchange.connect import Waiting
 from redis_counters.protocol.exchange.metrics import ExchangeStats
-from redis_counters.protocol.exchange.pair import Pair, Waiting
+from redis_counters.protocol.exchange.pair import Pair
 from redis_counters.protocol.exchange.state import Common, Options
 from redis_counters.protocol.wire.durability import Durability
 from redis_counters.protocol.wire.keys import CLUSTER_BUCKETS, DEFAULT_BUCKETS

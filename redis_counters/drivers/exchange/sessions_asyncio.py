@@ -20,7 +20,8 @@ from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.transport import AwaitedLane, AwaitedTransport
 from redis_counters.errors import CounterError, Unavailable
 from redis_counters.protocol.exchange.asks import Send, Steps
-from redis_counters.protocol.exchange.pair import Pair, Waiting
+from redis_counters.protocol.exchange.connect import Waiting
+from redis_counters.protocol.exchange.pair import Pair
 from redis_counters.protocol.exchange.state import Common
 from redis_counters.protocol.wire.commands import Command, NoAnswer
 from redis_counters.protocol.wire.region_names import Link

@@ -1,5 +1,5 @@
-"""The exchange between regions: what one directed pair of them asks whom, and what it makes of the answers.
+"""The exchange between regions: the questions of one directed pair, and what follows from the answers.
 
-Sans-I/O, as everything here: generators yield what to ask the source or the destination, and are given the answers.
+Sans-I/O, as everything in `protocol`: generators yield commands to the source or the destination, and get the answers.
 `pull` is the rule in one page; the page "The design", under "Regions", says why.
 """

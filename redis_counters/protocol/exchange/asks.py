@@ -1,7 +1,7 @@
-"""What a piece of the exchange wants: commands to one of the two regions; and several such pieces going on at once.
+"""Questions of the exchange: commands to one of the two regions; and several jobs that ask at once.
 
-`together` is what the drivers run: it yields what to send to which region, and of which to receive the next answer.
-Both servers work at the same time, on different buckets, and within one bucket everything is in order.
+The drivers run `together`. It yields what to send to which region, and from which to receive the next answer. Both
+servers work at the same time, on different buckets; within one bucket everything is in order.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from redis_counters.errors import CounterError
-from redis_counters.protocol.wire.answers import all_answered
+from redis_counters.protocol.wire.answers import all_answered, reply_of
 from redis_counters.protocol.wire.commands import Command, ErrorReply
+from redis_counters.protocol.wire.replies import BadReply, Reply
 
 SOURCE, DESTINATION = 0, 1
 
-WINDOW = 6  # buckets that are under way at once: a page of each; more gains nothing, and holds the servers up longer
+WINDOW = 6  # buckets in flight, a page of each: more gains nothing, and holds the servers up longer
 
 T = TypeVar("T")
 
@@ -89,15 +90,15 @@ def _size(parts: Sequence[Any]) -> int:
 
 
 class Job(NamedTuple):
-    """A piece that is under way: what counts its bytes, and who is told the error that ends it, and who was asked."""
+    """A generator of questions. ``failed`` is called with the error that ends it, and the side that was asked."""
 
     asks: Asks[object]
     failed: Callable[[CounterError, int], None]
     meter: Meter
 
 
-class _Flying(NamedTuple):
-    """What was asked for, and from which command on no answer was taken yet."""
+class _InFlight(NamedTuple):
+    """A question on its way. ``answers``: to its first commands; ``text``: the others were sent with scripts' texts."""
 
     job: Job
     ask: Ask
@@ -106,12 +107,12 @@ class _Flying(NamedTuple):
 
 
 def together(jobs: Iterator[Job], window: int = WINDOW) -> Steps:
-    """Run these pieces, some at a time. One that fails ends alone, unless the connection is gone.
+    """Run these jobs, some at a time. One that fails ends alone, unless the connection is gone.
 
-    Each has one question on its way, and answers are read in the order of the questions: so on each of the two
+    Each has one question in flight, and answers are read in the order of the questions: so on each of the two
     connections they come as they were asked for.
     """
-    flying: deque[_Flying] = deque()
+    flying: deque[_InFlight] = deque()
     running: set[Asks[object]] = set()
     try:
         while True:
@@ -132,7 +133,7 @@ def together(jobs: Iterator[Job], window: int = WINDOW) -> Steps:
                 answers += came[:unknown]
                 for command in ask.commands[len(answers) :]:
                     yield Send(ask.side, command, command.script is not None)
-                flying.append(_Flying(job, ask, answers, True))
+                flying.append(_InFlight(job, ask, answers, True))
                 continue
             job.meter.received(came)
             yield from _advance(job, answers + came, flying, running, ask.side)
@@ -142,7 +143,7 @@ def together(jobs: Iterator[Job], window: int = WINDOW) -> Steps:
 
 
 def _advance(
-    job: Job, answers: list[object] | None, flying: deque[_Flying], running: set[Asks[object]], side: int = SOURCE
+    job: Job, answers: list[object] | None, flying: deque[_InFlight], running: set[Asks[object]], side: int = SOURCE
 ) -> Steps:
     """Take the job on to its next question, or to its end."""
     try:
@@ -157,19 +158,45 @@ def _advance(
     job.meter.sent(ask.commands)
     for command in ask.commands:
         yield Send(ask.side, command)
-    flying.append(_Flying(job, ask, [], False))
+    flying.append(_InFlight(job, ask, [], False))
 
 
 def _first_unknown(answers: Sequence[object]) -> int | None:
-    """Return which of these commands is the first whose script Redis did not know."""
-    for n, answer in enumerate(answers):
-        if isinstance(answer, ErrorReply) and answer.code == "NOSCRIPT":
-            return n
-    return None
+    """Return the first of these answers to a script that Redis did not know."""
+    unknown = (n for n, each in enumerate(answers) if isinstance(each, ErrorReply) and each.code == "NOSCRIPT")
+    return next(unknown, None)
+
+
+class Unjoined(BadReply):
+    """A bucket that has joined before does not stamp its changes any more: it lost all that it had."""
+
+    def __init__(self, side: int) -> None:
+        super().__init__("the namespace there is new: it was emptied, or it fell back behind its joining")
+        self.side = side
+
+
+def ask(side: int, *commands: Command) -> Asks[list[object]]:
+    """Return the answers of one side. Raises the error of one that is missing."""
+    return all_answered((yield Ask(side, commands)))
+
+
+def run(side: int, command: Command) -> Asks[Reply]:
+    """Run a script at one side, and return its reply. Raises Unjoined, and what Redis refuses."""
+    (raw,) = yield Ask(side, [command])
+    return reply_from(side, raw, command)
+
+
+def reply_from(side: int, raw: object, command: Command) -> Reply:
+    """Return the reply in an answer of that side. Raises Unjoined, and what Redis refuses."""
+    assert command.script is not None
+    reply = reply_of(raw, command.script)
+    if reply.word == "UNJOINED":
+        raise Unjoined(side)
+    return reply
 
 
 def on(side: int, steps: Generator[list[Command], list[object], T]) -> Asks[T]:
-    """Ask one side what a generator of plain lists asks for. Raises what a missing answer is missing for."""
+    """Ask one side what a generator of lists of commands asks for. Raises the error of an answer that is missing."""
     answers: list[object] | None = None
     while True:
         try:

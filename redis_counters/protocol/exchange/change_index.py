@@ -1,6 +1,8 @@
-"""Notes: what a script has changed is one member of the change index, until somebody asks (`parts/stamp_all.lua`).
+"""The change index of a bucket, and the times of its versions.
 
-Moments: when versions of a bucket were, as far as the registry's field `h` keeps it (`parts/moments.lua`).
+A note is one member of the index for all that a script has changed, until a reader asks for the names
+(`parts/stamp_all.lua`). A moment is a version and its time, as far as the registry's field `h` keeps them
+(`parts/moments.lua`).
 """
 
 from __future__ import annotations
@@ -16,12 +18,12 @@ _OF_MANY = b"mc"  # kinds; the others are of one name each, which may hold anyth
 
 
 def is_note(member: bytes) -> bool:
-    """True for what is no shard: a note, or the flag of a shard that was made again (`dots_settle`)."""
+    """True for members that are no shard: a note, or the flag of a shard that was made again (`dots_settle`)."""
     return member.startswith(_BEGINS)
 
 
 def names_in(note: bytes) -> list[bytes]:
-    """Return what a note tells of: members, as they will stand in the index by themselves."""
+    """Return the names in a note: members, as they will stand in the index by themselves."""
     head, _, names = note[1:].partition(b"\n")
     return names.split(b"\n") if head[:1] in _OF_MANY else [names]
 
@@ -48,25 +50,21 @@ class Moment(NamedTuple):
 
 
 def moments_in(raw: object) -> tuple[Moment, ...]:
-    """Return what the field says; nothing of what is none."""
-    found = []
-    for text in raw.split(b" ") if isinstance(raw, bytes) else ():
-        version, _, at = text.partition(b":")
-        if version.isdigit() and at.isdigit():
-            found.append(Moment(int(version), int(at)))
-    return tuple(found)
+    """Return the moments in the field; parts that are none are passed over."""
+    parts = [text.partition(b":") for text in raw.split(b" ")] if isinstance(raw, bytes) else []
+    return tuple(Moment(int(version), int(at)) for version, _, at in parts if version.isdigit() and at.isdigit())
 
 
-def waiting(moments: Sequence[Moment], told: int, now: float, asked: float | None) -> float | None:
-    """Return for how many seconds the first change after version ``told`` has been waiting; None if nobody knows.
+def waiting(moments: Sequence[Moment], sent: int, now: float, asked: float | None) -> float | None:
+    """Return for how many seconds the first change after version ``sent`` has been waiting; None if it is unknown.
 
-    ``now``: the server's time in seconds. ``asked``: how long ago there was no such change yet, if that is known.
-    Between two moments it is taken to be the earlier one, but no longer ago than it was asked for.
+    ``now``: the server's time in seconds. ``asked``: how many seconds ago there was no such change yet, if that is
+    known. A change between two moments is taken to be at the earlier one, but after it was asked for.
     """
-    before = [moment.at for moment in moments if moment.version <= told]
-    after = [moment for moment in moments if moment.version > told]
+    before = [moment.at for moment in moments if moment.version <= sent]
+    after = [moment for moment in moments if moment.version > sent]
     at_least = max(0.0, now - after[0].at) if after else 0.0
-    if after and after[0].version == told + 1:
+    if after and after[0].version == sent + 1:
         return at_least
     at_most = [*([now - before[-1]] if before else []), *([asked] if asked is not None else [])]
     if not at_most:

@@ -1,6 +1,6 @@
-"""Heartbeats: what an exchange says of itself in a region, for each region whose changes it brings there.
+"""Heartbeats of an exchange in a region, one for each region whose changes it brings there.
 
-They lie among the marks of the first bucket (`exchange_beat`), one for each source and exchange.
+They are fields among the marks of the first bucket (`exchange_beat`), one for each source and exchange.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-FEW = 8  # buckets; where there are fewer, heartbeats are as much rarer, so as to take no larger part of what is sent
+FEW = 8  # buckets; where there are fewer, heartbeats are as much rarer, to take no larger part of what is sent
 EVERY = 60.0  # seconds
-LATE = 3  # of its intervals an exchange may miss, and half a minute, before it is taken for gone
+LATE = 3  # intervals, and half a minute, that an exchange may miss before it counts as stopped
 _PREFIX = b"h:"
 
 
 class Beat(NamedTuple):
-    """One of them. Milliseconds: ``at`` by the region's clock, ``clock`` by the source's; ``every``: 0 for the last."""
+    """One heartbeat. Milliseconds: ``at`` by the region's clock, ``clock`` by the source's; ``every``: 0 for the last."""
 
     source: bytes
     by: bytes
@@ -25,11 +25,11 @@ class Beat(NamedTuple):
 
     @property
     def skew(self) -> float:
-        """By how many seconds the source's clock was ahead of the region's, but for what the message took."""
+        """Seconds by which the source's clock was ahead of the region's, without the time of the message."""
         return (self.clock - self.at) / 1000
 
     def late(self, now: int) -> bool:
-        """True if the exchange has said nothing for longer than it should; ``now``: of the region's clock."""
+        """True if the next heartbeat is overdue; ``now``: of the region's clock, milliseconds."""
         return now > self.at + LATE * self.every + 30_000
 
 

@@ -1,8 +1,8 @@
-"""Which deployment has which name, and who takes part. Each region keeps that itself, in its namespace's record.
+"""Which deployment has which name, and which take part. Each region keeps that itself, in its namespace's record.
 
-A name is bound to a deployment by an id, which is drawn when it joins: so no two count under one name. Who is evicted
-is recorded with all others; where one says evicted and another member, evicted holds, and spreads. Only who adds it
-makes it a member again (see `returning`).
+A name is bound to a deployment by an id, which is drawn when it joins: so no two count under one name. All regions
+record that a region is evicted. Where one records a region as evicted and another as a member, evicted holds, and
+spreads. Only adding the region makes it a member again (see `membership`).
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _FIELD = b"m:"
 
 
 class Member(NamedTuple):
-    """A region as another one, or it itself, has it recorded."""
+    """A region, as it or another one has recorded it."""
 
     id: bytes
     state: bytes
 
 
 class Region(NamedTuple):
-    """What a deployment says of itself; ``keys`` and ``id`` are None where it is new."""
+    """A deployment, by its own record; ``keys`` and ``id`` are None where it is new."""
 
     name: bytes
     keys: KeySpace | None
@@ -49,7 +49,7 @@ Looking = Generator[list[Command], list[object], Region]
 
 
 def look(namespace: bytes, name: bytes) -> Looking:
-    """Return what the deployment says of itself. Nothing is written. Raises SchemaMismatch, if it has another name."""
+    """Read the deployment's own record. Nothing is written. Raises SchemaMismatch, if it has another name."""
     record = meta_key(namespace)
     (raw,) = yield [Command(None, (record,), (), b"HGETALL")]
     if isinstance(raw, ErrorReply):
@@ -72,13 +72,13 @@ def look(namespace: bytes, name: bytes) -> Looking:
     members = {}
     for field, raw_member in fields.items():
         if field.startswith(_FIELD):
-            told, _, state = raw_member.partition(b" ")
-            members[field[len(_FIELD) :]] = Member(told, state)
+            member_id, _, state = raw_member.partition(b" ")
+            members[field[len(_FIELD) :]] = Member(member_id, state)
     return Region(name, KeySpace(namespace, int(buckets)), id, members)
 
 
 def settle(namespace: bytes, name: bytes, buckets: int, id: bytes) -> Looking:
-    """The deployment has its namespace, its name and an id; return it. ``id``: for where there is none yet."""
+    """The deployment has its namespace, its name and an id; return it. ``id``: that it gets if it has none yet."""
     meta = meta_key(namespace)
     (raw,) = yield [Command(Script.NAMESPACE_OPEN, (meta,), (SCHEMA, buckets, name))]
     reply_of(raw, Script.NAMESPACE_OPEN)
@@ -95,7 +95,7 @@ def settle(namespace: bytes, name: bytes, buckets: int, id: bytes) -> Looking:
 def record(
     namespace: bytes, name: bytes, id: bytes, members: Mapping[bytes, Member]
 ) -> Generator[list[Command], list[object], None]:
-    """The deployment has recorded these. Raises SchemaMismatch, if it has another name."""
+    """The deployment has recorded these members. Raises SchemaMismatch, if it has another name."""
     args: list[Argument] = [name, id]
     for other, member in members.items():
         args += (other, *member)
@@ -106,7 +106,7 @@ def record(
 
 
 def agree(source: Region, destination: Region) -> dict[bytes, dict[bytes, Member]]:
-    """Return what is to be recorded with which of the two before they may exchange anything.
+    """Return the members that each of the two is to record before they may exchange anything.
 
     Raises: SchemaMismatch where they do not go together, Refused where one of them is evicted.
     """
@@ -133,14 +133,14 @@ def agree(source: Region, destination: Region) -> dict[bytes, dict[bytes, Member
     for region in (source, destination):
         assert region.id is not None
         known.setdefault(region.name, Member(region.id, MEMBER))
-    told = {}
-    for region in (source, destination):
-        told[region.name] = {name: member for name, member in known.items() if region.members.get(name) != member}
-    return told
+    return {
+        region.name: {name: member for name, member in known.items() if region.members.get(name) != member}
+        for region in (source, destination)
+    }
 
 
 def spread(one: Mapping[bytes, Member], other: Mapping[bytes, Member]) -> dict[bytes, Member]:
-    """Return all that the two have recorded; where they differ, evicted holds."""
+    """Return all members that the two have recorded; where they differ, evicted holds."""
     return {**one, **other, **{name: member for name, member in one.items() if member.state == EVICTED}}
 
 
@@ -177,9 +177,9 @@ def taken(name: bytes, by: bytes) -> SchemaMismatch:
 
 
 def check_free(region: Region, others: Iterable[Region]) -> None:
-    """Raises SchemaMismatch, if a deployment without an id is given a name that somebody has heard of.
+    """Raises SchemaMismatch, if a deployment without an id is given a name that another region has recorded.
 
-    It was looked at after the ``others``: who tells of it has given it its id before.
+    It was looked at after the ``others``: a region has its id before others record it.
     """
     if region.id is None:
         for other in others:
@@ -188,11 +188,11 @@ def check_free(region: Region, others: Iterable[Region]) -> None:
 
 
 class Void(Unavailable):
-    """In place of a mark stands that nothing of that region is merged: it was evicted meanwhile, or is about to be."""
+    """A void mark: nothing of that region is merged. It was evicted meanwhile, or is about to be."""
 
 
 def unfinished(name: bytes) -> Void:
-    """Return the error for a region whose eviction was begun, and broken off if the region is no less a member."""
+    """Return the error for a region whose eviction was begun; it was broken off if the region is still a member."""
     return Void(f"an eviction of region {_text(name)} was begun and not finished: evict it again, or add it again")
 
 

@@ -1,15 +1,13 @@
-"""What is done with all regions together: seeing who there is, evicting, adding, catching up once.
+"""What is done with all regions together: listing, evicting and adding them, and catching up once.
 
-Generators again: each yields what is to be asked of which regions, all at the same time, and is given what came of it,
-by region: a result, or a CounterError.
+The operations are generators: each yields the steps for each region, all at the same time, and gets their results by
+region: a value, or a CounterError.
 
-A region is evicted, and returns.
+Evicting: first all marks for the region become void, in all buckets of all others, so that nothing more of it is
+merged, whichever exchange has it in flight; then the eviction is recorded. Its acknowledgements are ignored from then
+on: so what it still has of others may be older than what they have dropped meanwhile.
 
-Evicted: first all marks for it become void, in all buckets of all others, so that nothing more of it is merged, whoever
-has it on its way; then it is recorded. Nobody waits for its receipts from then on: so what it still has of others may
-be older than what they have dropped meanwhile.
-
-Returning: therefore what others had told it is removed there first, while nobody exchanges anything with it; its own
+Returning: therefore what the region has of others is removed there first, while no exchange works with it. Its own
 counts stay, and those of its entries that others kept for it are met by their floors. Then it is recorded as a member,
 and the marks of both sides begin anew, unlike any that were held before. What it counted, also meanwhile, counts once;
 a reset that it made meanwhile holds for its own counts.
@@ -21,7 +19,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from redis_counters.errors import CounterError, Unavailable, UsageError, reworded
-from redis_counters.protocol.exchange.joining import MOST_COMMANDS, walk_over
+from redis_counters.protocol.exchange.joining import MAX_COMMANDS, run_all, walk_over
 from redis_counters.protocol.exchange.members import (
     EVICTED,
     MEMBER,
@@ -36,19 +34,22 @@ from redis_counters.protocol.exchange.members import (
 from redis_counters.protocol.exchange.metrics import RegionStatus
 from redis_counters.protocol.exchange.pair import Pair
 from redis_counters.protocol.exchange.state import Common
-from redis_counters.protocol.wire.answers import list_of, reply_of
+from redis_counters.protocol.wire.answers import list_of
 from redis_counters.protocol.wire.commands import Argument, Command, Script, hmget, pieces
 from redis_counters.protocol.wire.keys import KeySpace
 from redis_counters.protocol.wire.marks import EVICTED as VOID
 from redis_counters.protocol.wire.marks import anew, field_of, is_void
 
+MAX_FORGOTTEN = 500  # shards that one script goes through
+
 T = TypeVar("T")
+Steps = Generator[list[Command], list[object], None]
 Plan = Generator[list[Command], list[object], Any]
 Operation = Generator[Mapping[bytes, Plan], Mapping[bytes, Any], T]
 
 
 def see(common: Common, names: Iterable[bytes]) -> Operation[list[RegionStatus]]:
-    """Return who there is."""
+    """Return the status of each region."""
     namespace = common.options.namespace
     found = yield {name: look(namespace, name) for name in names}
     regions = [region for region in found.values() if isinstance(region, Region)]
@@ -95,8 +96,8 @@ def evict_one(common: Common, names: Iterable[bytes], name: bytes) -> Operation[
     if name in regions and regions[name].id != id:
         del regions[name]  # another deployment at its address
     others = _others_first(regions, name)
-    told = yield {each: evict(namespace, regions[each], name, id) for each in others}
-    failed |= {each: error for each, error in told.items() if isinstance(error, CounterError) and each != name}
+    evicted = yield {each: evict(namespace, regions[each], name, id) for each in others}
+    failed |= {each: error for each, error in evicted.items() if isinstance(error, CounterError) and each != name}
     missing = _not_given(regions.values(), found) - {name}
     if failed or missing:
         reasons = [f"{each.decode()}: {error}" for each, error in failed.items()]
@@ -120,7 +121,7 @@ def add_some(common: Common, names: Sequence[bytes], new: Sequence[bytes]) -> Op
         common.saw(name, region)
     regions = _regions(found)
     seen = list(regions.values())
-    # Somebody may have given a new one its id meanwhile, and told the others, before we looked there.
+    # Another exchange may have given a new one its id, and recorded it with the others, before we looked there.
     again = yield {region.name: look(namespace, region.name) for region in seen if region.id is None}
     regions |= _regions(again, strict=True)
     back = [name for name in new if any(_is_evicted(name, region) for region in regions.values())]
@@ -150,17 +151,17 @@ def add_some(common: Common, names: Sequence[bytes], new: Sequence[bytes]) -> Op
                 agree(_as_members(regions[name], members), _as_members(regions[other], members))
     cleaned = yield {name: forget_others(regions[name], options.mint) for name in back}
     _check(cleaned)
-    told = yield {
+    admitted = yield {
         name: admit(namespace, region, members if name in new else {each: members[each] for each in new}, options.mint)
         for name, region in regions.items()
     }
-    _check(told)
+    _check(admitted)
 
 
 def catch_up(pairs: Sequence[Pair]) -> Generator[str, None, None]:
-    """Yield what all pairs are to do, at the same time: "pull", or "compare", until nothing comes of it any more.
+    """Yield what all pairs do next, at the same time: "pull", or "compare", until nothing changes any more.
 
-    What one has merged another may have to forward: so there are as many turns as there are regions, and one more.
+    A pair may have to forward what another has merged: so there are as many turns as there are regions, and one more.
     """
     turns = len({name for pair in pairs for name in pair.names}) + 1
     for _ in range(3):
@@ -196,7 +197,7 @@ def _check(found: Mapping[bytes, object]) -> None:
 
 
 def _is_gone(name: bytes, found: Mapping[bytes, object]) -> bool:
-    """True if somebody has recorded that the region is evicted."""
+    """True if any region has recorded that this one is evicted."""
     return any(isinstance(region, Region) and _is_evicted(name, region) for region in found.values())
 
 
@@ -215,7 +216,7 @@ def _as_members(region: Region, members: Mapping[bytes, Member]) -> Region:
 
 
 def _not_given(regions: Iterable[Region], found: Mapping[bytes, object]) -> set[bytes]:
-    """Return members that are recorded somewhere, and not among the regions given."""
+    """Return the members that some region has recorded, and that are not among the regions given."""
     return {
         name
         for region in regions
@@ -228,11 +229,6 @@ def _others_first(regions: Mapping[bytes, Region], name: bytes) -> list[bytes]:
     return [each for each in regions if each != name] + ([name] if name in regions else [])
 
 
-MOST_FORGOTTEN = 500  # shards that one script goes through
-
-Steps = Generator[list[Command], list[object], None]
-
-
 def evict(namespace: bytes, at: Region, name: bytes, id: bytes) -> Steps:
     """At this region that one is evicted. May be repeated."""
     if at.keys is None or at.id is None:
@@ -243,7 +239,7 @@ def evict(namespace: bytes, at: Region, name: bytes, id: bytes) -> Steps:
 
 
 def forget_others(region: Region, mint: Callable[[], str]) -> Steps:
-    """At this region nothing is left of what others had told it, and it begins anew with all of them."""
+    """At this region nothing is left of others' counts, and it begins anew with all of them."""
     keys = region.keys
     assert keys is not None
     others = [name for name in region.members if name != region.name]
@@ -254,8 +250,8 @@ def forget_others(region: Region, mint: Callable[[], str]) -> Steps:
 def admit(namespace: bytes, at: Region, members: Mapping[bytes, Member], mint: Callable[[], str]) -> Steps:
     """At this region these are members (again); what it held of those that were evicted begins anew. May be repeated.
 
-    Marks are void until the end, also where the eviction was only heard of: so who repeats it sees what is left to do,
-    after an eviction that was broken off, too.
+    Marks are void until the end, also where the eviction was only heard of: so a repetition sees what is left to do,
+    also after an eviction that was broken off.
     """
     assert at.keys is not None
     assert at.id is not None
@@ -267,29 +263,23 @@ def admit(namespace: bytes, at: Region, members: Mapping[bytes, Member], mint: C
 
 
 def id_of(name: bytes, regions: Iterable[Region]) -> bytes | None:
-    """Return the id of the region's deployment, by what others say, or else itself; None if nobody knows of it."""
+    """Return the id of the region's deployment, as others have recorded it, or else itself; None if none has."""
     known = list(regions)
-    told = [region.members[name].id for region in known if region.name != name and name in region.members]
+    recorded = [region.members[name].id for region in known if region.name != name and name in region.members]
     own = [region.id for region in known if region.name == name and region.id is not None]
-    return next(iter(told + own), None)
+    return next(iter(recorded + own), None)
 
 
 def _mark_all(keys: KeySpace, names: list[bytes], mark: bytes) -> Steps:
-    if not names:
-        return
     args: list[Argument] = [part for name in names for part in (field_of(name), mark)]
-    for buckets in pieces(range(keys.buckets), MOST_COMMANDS):
-        answers = yield [Command(Script.MARKS_SET, (keys.marks(bucket),), args) for bucket in buckets]
-        for raw in answers:
-            reply_of(raw, Script.MARKS_SET)
+    marks = [Command(Script.MARKS_SET, (keys.marks(bucket),), args) for bucket in range(keys.buckets) if args]
+    yield from run_all(Script.MARKS_SET, marks)
 
 
 def _begin_anew(keys: KeySpace, names: list[bytes], mark: bytes) -> Steps:
-    """Marks for these regions that are void are this one."""
-    if not names:
-        return
+    """Void marks for these regions become this one."""
     fields = [field_of(name) for name in names]
-    for buckets in pieces(range(keys.buckets), MOST_COMMANDS):
+    for buckets in pieces(range(keys.buckets), MAX_COMMANDS) if fields else ():
         answers = yield [hmget(keys.marks(bucket), fields) for bucket in buckets]
         commands: list[Command] = []
         for bucket, raw in zip(buckets, answers, strict=True):
@@ -299,14 +289,10 @@ def _begin_anew(keys: KeySpace, names: list[bytes], mark: bytes) -> Steps:
                 args += (field, mark) if isinstance(value, bytes) and is_void(value) else ()
             if args:
                 commands.append(Command(Script.MARKS_SET, (keys.marks(bucket),), args))
-        for raw in (yield commands) if commands else ():
-            reply_of(raw, Script.MARKS_SET)
+        yield from run_all(Script.MARKS_SET, commands)
 
 
 def _forget_entries(found: dict[int, list[bytes]]) -> Steps:
     """In these shards nothing is left of other regions."""
-    answers = yield [
-        Command(Script.ENTRIES_FORGET, some) for shards in found.values() for some in pieces(shards, MOST_FORGOTTEN)
-    ]
-    for raw in answers:
-        reply_of(raw, Script.ENTRIES_FORGET)
+    some = [each for shards in found.values() for each in pieces(shards, MAX_FORGOTTEN)]
+    yield from run_all(Script.ENTRIES_FORGET, [Command(Script.ENTRIES_FORGET, each) for each in some])

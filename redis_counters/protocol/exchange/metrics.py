@@ -1,7 +1,4 @@
-"""What one directed pair has done so far.
-
-The figures of an exchange, as its users see them.
-"""
+"""The figures of an exchange: as a directed pair counts them, and as users see them."""
 
 from __future__ import annotations
 
@@ -11,11 +8,11 @@ from dataclasses import dataclass, field
 from redis_counters.protocol.exchange.asks import Meter
 from redis_counters.protocol.wire.refusals import refusal
 
-MOST_REFUSALS = 100  # that wait to be told of
+MAX_REFUSALS = 100  # that wait to be reported
 
 
 class SyncMetrics:
-    """Counts since the exchange was made; one writer, and readers who may be a little late."""
+    """Counts of one directed pair since the exchange was made. One thread writes; others may read late values."""
 
     def __init__(self) -> None:
         self.looks = 0  # at buckets, that went through
@@ -34,9 +31,9 @@ class SyncMetrics:
         self.last_error: str | None = None
         # Shards of which a peer had more of a region's own counts than the region itself; source and destination.
         self.behind = [0, 0]
-        self.beat: float | None = None  # when the destination heard of this exchange last, by its clock
+        self.beat: float | None = None  # when the destination got the last heartbeat, by its clock
         self.skew: float | None = None  # seconds by which the source's clock was ahead of that
-        self.refusals: list[str] = []  # that nobody was told of yet
+        self.refusals: list[str] = []  # that were not reported yet
 
     def merged(self, members: Sequence[bytes], texts: Sequence[bytes], changed: int) -> None:
         self.entries += len(texts)
@@ -47,7 +44,7 @@ class SyncMetrics:
         """One shard was refused, or one entry of it; the others go on."""
         self.refused += 1
         self.last_error = str(refusal(shard, error.decode("utf-8", "replace")))
-        if len(self.refusals) < MOST_REFUSALS:
+        if len(self.refusals) < MAX_REFUSALS:
             self.refusals.append(self.last_error)
 
     def failed(self, error: BaseException) -> None:

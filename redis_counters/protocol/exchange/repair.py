@@ -1,12 +1,11 @@
-"""Entries of deleted and reset counters that count for nothing are dropped, once every member has heard of them.
+"""What pulling and comparing repair at one side: entries that count for nothing, and shards that were sealed.
 
-Who has heard of what each region knows by its receipts (`entries_drop`); here only the shards are named that may have
-some. Evicted regions have no say, but their own entries are kept: they may come back with them.
+Entries of deleted and reset counters that count for nothing are dropped, once every member has acknowledged them.
+`entries_drop` decides that by the acknowledgements that each region holds; here only the shards are named that may have
+such entries. Evicted regions have no vote, but their own entries are kept: they may come back with them.
 
-A shard that was sealed (see `reshard`) and is counted in by another region takes counts again.
-
-As whoever counts in it does: first shard 0 tells of a number of shards with this one among them, then the seal is
-broken, with the id that it has.
+A shard that was sealed (see `reshard`), and in which another region counts, is opened again, as any counting client
+does: first shard 0 gets a number of shards that includes this one, then the seal is broken, with the id that it has.
 """
 
 from __future__ import annotations
@@ -14,79 +13,81 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from redis_counters.protocol.exchange.asks import DESTINATION, SOURCE, Ask, Asks, on
+from redis_counters.protocol.exchange.asks import DESTINATION, SOURCE, Ask, Asks, on, run
 from redis_counters.protocol.exchange.members import EVICTED, look
 from redis_counters.protocol.exchange.metrics import SyncMetrics
 from redis_counters.protocol.exchange.route import Route
 from redis_counters.protocol.exchange.state import BucketSync
-from redis_counters.protocol.wire.answers import reply_of
 from redis_counters.protocol.wire.commands import Command, Script
 from redis_counters.protocol.wire.keys import name_of, shard_of
 from redis_counters.protocol.wire.refusals import raise_refused
+from redis_counters.protocol.wire.replies import Reply
 
-EVERY = 60.0  # seconds between attempts at the same shards, the first time; and before that, so that a fail-over that
-# takes back the delete at one region has happened by then, mostly: what was dropped is told by that one again
-MOST = 200  # shards at a time
-TRIES = 4  # then the shard waits for the comparison of everything
+FIRST_PAUSE_S = 60.0  # before the first attempt at some shards, and doubled after each: by then a fail-over that takes
+# back the delete at one region has mostly happened, and that region sends again what was dropped
+MAX_SHARDS = 200  # at a time
+MAX_ATTEMPTS = 4  # then the shard waits for the comparison of everything
 
 
-class Say(NamedTuple):
-    """Who has a say in what a region drops, and whose entries stay."""
+class Votes(NamedTuple):
+    """The regions that must have acknowledged what a region drops, and those whose entries stay."""
 
     peers: Sequence[bytes]
     kept: Sequence[bytes]
 
 
-def say(route: Route, side: int) -> Asks[Say]:
-    """Return it, by what a side has recorded just now: a region that was added since has not heard of what it had."""
+def votes(route: Route, side: int) -> Asks[Votes]:
+    """Return the votes by the members that a side has just now: one added since does not know what the side had."""
     own = route.names[side]
     members = (yield from on(side, look(route.keys.namespace, own))).members
     kept = [name for name, member in members.items() if member.state == EVICTED]
-    return Say([name for name in members if name != own and name not in kept], kept)
+    return Votes([name for name in members if name != own and name not in kept], kept)
+
+
+def take_dropped(route: Route, side: int, reply: Reply, metrics: SyncMetrics) -> int:
+    """Take the reply of `entries_drop`; return how many entries were dropped."""
+    if reply.word == "OTHERS":
+        route.learn(side, reply)
+    dropped = reply.number(0) if reply.word == "OK" else 0
+    metrics.dropped += dropped
+    return dropped
 
 
 def tidy(route: Route, bucket: BucketSync, metrics: SyncMetrics, now: float, *, both: bool) -> Asks[None]:
-    """What was noticed while pulling is dropped at the destination, if it may be.
+    """The entries noticed while pulling are dropped at the destination, if they may be. ``now``: monotonic seconds.
 
-    ``both``: at the source, too; where the counter was deleted nobody tells of it.
+    ``both``: at the source, too, for of a counter that was deleted there it sends nothing.
     """
-    members = list(bucket.floored)[:MOST]
-    prefix = route.prefix(bucket.number)
-    shards = [prefix + member for member in members]
+    members = list(bucket.floored)[:MAX_SHARDS]
+    shards = [route.prefix(bucket.number) + member for member in members]
     for side in (DESTINATION, SOURCE) if both else (DESTINATION,):
-        peers, kept = yield from say(route, side)
+        peers, kept = yield from votes(route, side)
         if not peers:
             continue
-        (raw,) = yield Ask(side, [route.drop(side, bucket.number, peers, kept, shards)])
-        reply = reply_of(raw, Script.ENTRIES_DROP)
-        if reply.word == "OTHERS":
-            route.learn(side, [reply.text(n) for n in range(len(reply.values))])
-            return
-        if reply.word == "OK" and reply.number(0):
-            metrics.dropped += reply.number(0)
+        reply = yield from run(side, route.drop(side, bucket.number, peers, kept, shards))
+        if take_dropped(route, side, reply, metrics):
             bucket.mark = None  # it is another one now
-    tries = 1 + min(bucket.floored.get(member, 0) for member in members)
+        if reply.word == "OTHERS":
+            return
+    attempts = 1 + min(bucket.floored.get(member, 0) for member in members)
     for member in members:
         tried = bucket.floored.pop(member) + 1
-        if tried < TRIES:
+        if tried < MAX_ATTEMPTS:
             bucket.floored[member] = tried  # behind those that were not tried yet
-    bucket.next_drop = now + EVERY * 2**tries / 2
+    bucket.next_drop = now + FIRST_PAUSE_S * 2**attempts / 2
 
 
 def unseal(route: Route, side: int, shard: bytes) -> Asks[bool]:
-    """Return whether it was sealed, and is not any more. Raises what Redis refuses."""
+    """Return whether the shard was sealed, and is not any more. Raises what Redis refuses."""
     (raw,) = yield Ask(side, [Command(None, (shard,), (), b"GET")])
     if not isinstance(raw, bytes) or not raw.startswith(b"sealed ") or raw.count(b" ") < 2:
         return False
     id, number = raw.split(b" ")[1], shard_of(shard)
     bucket0, shard0 = route.keys.shard_key(name_of(shard), 0)
-    widen = Command(
-        Script.SHARDS_WIDEN, (route.keys.registries[bucket0], route.keys.index(bucket0), shard0), (b"", number + 1)
-    )
-    (raw,) = yield Ask(side, [widen])
-    reply = reply_of(raw, Script.SHARDS_WIDEN)
-    if reply.word != "OK":
+    keys = (route.keys.registries[bucket0], route.keys.index(bucket0), shard0)
+    widened = yield from run(side, Command(Script.SHARDS_WIDEN, keys, (b"", number + 1)))
+    if widened.word != "OK":
         return False
-    raise_refused(reply, shard0)
-    (raw,) = yield Ask(side, [Command(Script.SHARD_UNSEAL, (shard,), (id,))])
-    return reply_of(raw, Script.SHARD_UNSEAL).word == "OK"
+    raise_refused(widened, shard0)
+    unsealed = yield from run(side, Command(Script.SHARD_UNSEAL, (shard,), (id,)))
+    return unsealed.word == "OK"

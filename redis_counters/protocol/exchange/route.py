@@ -1,4 +1,4 @@
-"""One directed pair of regions as its commands need it: who is who, and their keys in one bucket."""
+"""The commands between the two regions of a directed pair, and their keys."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from redis_counters.protocol.wire.durability import Durability, confirm
 from redis_counters.protocol.wire.keys import KeySpace
 from redis_counters.protocol.wire.marks import WRITTEN, field_of
 from redis_counters.protocol.wire.registry import time
+from redis_counters.protocol.wire.replies import Reply
 
 
 class Route:
@@ -24,7 +25,7 @@ class Route:
         known: tuple[Sequence[bytes], Sequence[bytes]],
         durability: Durability | None,
     ) -> None:
-        """``known``: with each of the two, all regions that it knows of."""
+        """``known``: of each of the two, all regions that it knows of."""
         self.names = (source, destination)
         self.keys = keys
         self.durability = durability
@@ -39,8 +40,9 @@ class Route:
     def destination(self) -> bytes:
         return self.names[1]
 
-    def learn(self, side: int, names: Sequence[bytes]) -> None:
-        """A side has merged from these, too: regions that have joined since it was asked who there is."""
+    def learn(self, side: int, reply: Reply) -> None:
+        """A side has merged from the regions in this reply, too: they have joined since its members were read."""
+        names = [reply.text(n) for n in range(len(reply.values))]
         self.others[side].extend(name for name in names if name not in (*self.names, *self.others[side]))
 
     def prefix(self, bucket: int) -> bytes:
@@ -59,22 +61,12 @@ class Route:
 
     def list_changes(self, bucket: int, mark: bytes, most: int) -> Command:
         """Ask the source what has changed since the destination's mark."""
-        keys, source = self.keys, 0
-        others = [keys.merged(bucket, name) for name in self.others[source]]
-        return Command(
-            Script.CHANGES_LIST,
-            (
-                keys.registries[bucket],
-                keys.marks(bucket),
-                keys.merged(bucket, self.destination),
-                keys.index(bucket),
-                *others,
-            ),
-            (self.destination, mark, most),
-        )
+        index, mine, *others = self.indexes(0, bucket)
+        head = (self.keys.registries[bucket], self.keys.marks(bucket), mine, index)
+        return Command(Script.CHANGES_LIST, (*head, *others), (self.destination, mark, most))
 
     def enter_notes(self, bucket: int, most: int) -> Command:
-        """Have a side enter in its change index about so many names of what it has only noted."""
+        """Have a side enter in its change index about so many of the names that it has only noted."""
         return Command(Script.NOTES_ENTER, (self.keys.registries[bucket], self.keys.index(bucket)), (most,))
 
     def settle(self, bucket: int, members: Sequence[bytes]) -> Command:
@@ -83,7 +75,7 @@ class Route:
         return Command(Script.DOTS_SETTLE, (self.keys.registries[bucket], self.keys.index(bucket), *shards), ())
 
     def read(self, side: int, bucket: int, shards: Sequence[bytes], without: bytes = b"") -> Command:
-        """Ask a side what it tells of these shards."""
+        """Ask a side for the texts of these shards."""
         return Command(Script.ENTRIES_READ, (self.keys.index(bucket), *shards), (self.names[side], without, 0))
 
     def digest(self, side: int, shards: Sequence[bytes]) -> Command:
@@ -93,17 +85,15 @@ class Route:
     def merge(
         self, side: int, bucket: int, since: bytes, mark: bytes, shards: Sequence[bytes], texts: Sequence[bytes]
     ) -> Command:
-        """Tell a side what the other one has told of these shards; with an empty ``mark`` as a repair."""
-        keys = self.keys
-        other, own = self.names[1 - side], self.names[side]
-        args: list[Argument] = [other, since, mark, own, *texts]
+        """Send a side the texts that the other one has of these shards; with an empty ``mark`` as a repair."""
+        keys, other = self.keys, self.names[1 - side]
         head = (keys.registries[bucket], keys.marks(bucket), keys.index(bucket), keys.merged(bucket, other))
-        return Command(Script.ENTRIES_MERGE, (*head, *shards), args)
+        return Command(Script.ENTRIES_MERGE, (*head, *shards), (other, since, mark, self.names[side], *texts))
 
     def drop(
         self, side: int, bucket: int, peers: Sequence[bytes], kept: Sequence[bytes], shards: Sequence[bytes]
     ) -> Command:
-        """Have a side drop what counts for nothing in these shards, if all peers have heard of it."""
+        """Have a side drop what counts for nothing in these shards, if all peers have acknowledged it."""
         indexes = self.indexes(side, bucket)
         args: list[Argument] = [len(indexes), len(peers), *peers, len(kept), *kept]
         return Command(
@@ -119,7 +109,7 @@ class Route:
         return time(self.keys.registries[0])
 
     def beat(self, by: bytes, clock: int, every: int) -> Command:
-        """Tell the destination that this exchange has got through; times in milliseconds."""
+        """Send the destination a heartbeat of this exchange; times in milliseconds."""
         return Command(Script.EXCHANGE_BEAT, (self.keys.marks(0),), (self.source, by, clock, every))
 
     def version(self, bucket: int) -> Command:
@@ -127,7 +117,7 @@ class Route:
         return Command(None, (self.keys.registries[bucket],), (b"v",), b"HGET")
 
     def confirm(self, bucket: int) -> list[Command]:
-        """Return what confirms all that this side has written so far, if that is asked for.
+        """Return the commands that confirm all that a side has written so far; none without `durability`.
 
         WAIT confirms what its own connection wrote: so something is written first.
         """

@@ -1,6 +1,6 @@
 """The canonical text of a shard, as it travels: `K EXPIRY ENTRY...`, an entry being `REGION/DOT,P,N,FP,FN`.
 
-Comparing two of them is all that is done with counts here; the larger of each is taken by the destination itself.
+Here two of them are only compared; the destination itself takes the larger of each count.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ _WITH_FLOORS = re.compile(rb",\d+,\d+,\d+")
 
 
 class Shard(NamedTuple):
-    """What a region tells of a shard. ``entries``: by region and dot, as they stand in the text."""
+    """The text of a shard, parsed. ``entries``: by region and dot, as they stand in the text."""
 
     shards: int
     expiry: bytes
     entries: dict[bytes, Entry]
 
 
-def told_of(text: bytes) -> tuple[bytes, bytes]:
-    """Return what a shard tells, and what is wrong with it: empty where nothing is. Of an entry, or of all of it."""
+def split_error(text: bytes) -> tuple[bytes, bytes]:
+    """Return the text alone, and the error of the shard or of an entry of it; empty where there is none."""
     if text[:1] == b"!":
         return b"", text[1:]
-    told, _, wrong = text.partition(b"\n!")
-    return told.partition(b"\n?")[0], wrong
+    text, _, wrong = text.partition(b"\n!")
+    return text.partition(b"\n?")[0], wrong
 
 
-def told_back(text: bytes) -> tuple[bytes, list[int]] | None:
-    """Return what peers have told back of a region's live entry, if that was more than it had then.
+def copy_of_peers(text: bytes) -> tuple[bytes, list[int]] | None:
+    """Return the copy that peers had of a region's live entry, if that was more than the region had then.
 
-    Its name, its four counts, and what is counted there now, up and down.
+    Its name, its four counts, and the counts there now, up and down.
     """
     _, found, rest = text.partition(b"\n!")[0].partition(b"\n?")
     place, *counts = rest.split(b",")
@@ -46,7 +46,7 @@ def told_back(text: bytes) -> tuple[bytes, list[int]] | None:
 
 
 def shard_of_text(text: bytes) -> Shard:
-    """Return what a text says. Raises BadReply for what is none."""
+    """Parse a text. Raises BadReply."""
     if not text:
         return Shard(0, b"0", {})
     shards, _, rest = text.partition(b" ")
@@ -71,7 +71,7 @@ def is_floor(entry: Entry) -> bool:
 
 
 def lacking(here: bytes, there: bytes) -> bytes:
-    """Return of the text ``there`` what is more than ``here``; empty if nothing is.
+    """Return the part of the text ``there`` that is more than ``here``; empty if nothing is.
 
     Entries go whole. One that counts for nothing there and is unknown here is left out: it was dropped here.
     """
@@ -79,13 +79,9 @@ def lacking(here: bytes, there: bytes) -> bytes:
     found = []
     for place, entry in theirs.entries.items():
         own = ours.entries.get(place)
-        if own is None:
-            if not is_floor(entry):
-                found.append(_text(place, entry))
-        elif any(b > a for a, b in zip(own, entry, strict=True)):
+        if any(b > a for a, b in zip(own, entry, strict=True)) if own is not None else not is_floor(entry):
             found.append(_text(place, entry))
-    more = theirs.shards > max(ours.shards, 1)
-    if not found and not more:
+    if not found and theirs.shards <= max(ours.shards, 1):
         return b""
     return b" ".join([b"%d" % theirs.shards, theirs.expiry, *found])
 
@@ -102,7 +98,7 @@ def expiry_of(text: bytes) -> int:
     return int(shard_of_text(text).expiry)
 
 
-def of_region(text: bytes, region: bytes) -> dict[bytes, Entry]:
+def entries_of(text: bytes, region: bytes) -> dict[bytes, Entry]:
     """Return the entries of one region."""
     return {p: e for p, e in shard_of_text(text).entries.items() if p.startswith(region + b"/")}
 
@@ -111,8 +107,5 @@ def with_floor(texts: Sequence[bytes]) -> list[int]:
     """Return which of these texts have an entry that counts for nothing. Cheap where there is none."""
     if _WITH_FLOORS.search(b"\n".join(texts)) is None:
         return []
-    found = []
-    for n, text in enumerate(texts):
-        if _WITH_FLOORS.search(text) and any(map(is_floor, shard_of_text(text).entries.values())):
-            found.append(n)
-    return found
+    some = [n for n, text in enumerate(texts) if _WITH_FLOORS.search(text)]
+    return [n for n in some if any(map(is_floor, shard_of_text(texts[n]).entries.values()))]

@@ -1,8 +1,6 @@
-"""What is known of one bucket of one directed pair, between two looks at it. All of it may be forgotten at any time.
+"""What an exchange knows between its rounds: of each bucket of a directed pair, and of all pairs together.
 
-When a bucket is asked for changes: often while there are some, seldom while there are none.
-
-What the pairs of one exchange tell each other. Each line may be written by any of them at any time.
+All of it may be forgotten at any time. Times are those of a monotonic clock, in seconds.
 """
 
 from __future__ import annotations
@@ -14,16 +12,19 @@ from redis_counters.errors import CounterError
 from redis_counters.protocol.exchange.members import Region
 from redis_counters.protocol.wire.durability import Durability
 
-QUIET = 10.0  # seconds between looks at a bucket where nothing changes: a look and its answer are about 50 bytes
-MOST_PAUSE = 2.0  # seconds between attempts at a bucket that fails
+QUIET_S = 10.0  # between looks at a bucket where nothing changes: a look and its answer are about 50 bytes
+MAX_PAUSE_S = 2.0  # between attempts at a bucket that fails
+OVERDUE_S = 1.0  # that a look may take
+MAX_FLOORED = 10_000  # shards that are remembered to be cleaned up
+NEW_REGION_TIMEOUT_S = 10.0  # that a new region waits for silent ones, to learn how many buckets there are
 
 
 class Pace:
-    """Of one bucket. Times are those of a clock that only runs forward, in seconds."""
+    """When a bucket is asked for changes: often while there are some, seldom while there are none."""
 
     __slots__ = ("interval", "next", "quiet", "wait")
 
-    def __init__(self, interval: float, now: float, quiet: float = QUIET) -> None:
+    def __init__(self, interval: float, now: float, quiet: float = QUIET_S) -> None:
         self.interval = interval
         self.quiet = max(quiet, interval)
         self.wait = interval
@@ -40,63 +41,45 @@ class Pace:
         self.next = began + self.wait
 
     def same(self, began: float) -> None:
-        """It found none."""
+        """The look that began then found none."""
         self.wait = min(2 * self.wait, self.quiet)
         self.next = began + self.wait
 
-    def failed(self, now: float, chance: float) -> None:
-        """It did not go through; ``chance`` (0 to 1) keeps exchanges apart that fail together."""
-        self.wait = min(2 * self.wait, max(MOST_PAUSE, self.interval))
-        self.next = now + self.wait * (0.5 + chance / 2)
+    def failed(self, now: float, jitter: float) -> None:
+        """A look did not go through; ``jitter`` (0 to 1) keeps exchanges apart that fail together."""
+        self.wait = min(2 * self.wait, max(MAX_PAUSE_S, self.interval))
+        self.next = now + self.wait * (0.5 + jitter / 2)
 
     def at_once(self, now: float) -> None:
-        """It is due now, and looked at as if there had been changes."""
+        """A look is due now, as if there had been changes."""
         self.wait = self.interval
         self.next = now
 
 
-OVERDUE = 1.0  # seconds that a look may take
-MOST_FLOORED = 10_000  # shards that are remembered to be cleaned up
-
-
+@dataclass(slots=True, eq=False)
 class BucketSync:
-    """``mark``: what the destination holds of the source; None if it is to be read there."""
+    """One bucket of one directed pair."""
 
-    __slots__ = (
-        "caught_up",
-        "error",
-        "floored",
-        "looked",
-        "mark",
-        "next_drop",
-        "number",
-        "pace",
-        "shared_until",
-        "suspect",
-        "version",
-    )
-
-    def __init__(self, number: int, pace: Pace) -> None:
-        self.number = number
-        self.pace = pace
-        self.mark: bytes | None = None
-        self.version: bytes | None = None  # of the source's last change, when nothing was left to be pulled
-        self.error: CounterError | None = None  # that the last look failed with
-        self.shared_until = 0.0  # when it is believed again that no other exchange moves the mark
-        self.suspect = False  # both sides are to be compared at once: the source is new, or a repair was void
-        self.looked = 0.0  # when the mark was last read, and the source asked in earnest
-        self.caught_up: float | None = None  # as of when the destination had all
-        self.floored: dict[bytes, int] = {}  # members with entries that count for nothing; how often they were tried
-        self.next_drop = 0.0  # when that is tried next
+    number: int
+    pace: Pace
+    mark: bytes | None = None  # that the destination holds of the source; None if it is to be read there
+    version: bytes | None = None  # of the source's last change, when nothing was left to be pulled
+    error: CounterError | None = None  # that the last look failed with
+    shared_until: float = 0.0  # until then another exchange may move the mark, too
+    suspect: bool = False  # both sides are to be compared at once: the source is new, or a repair was void
+    looked: float = 0.0  # when the mark was last read, and the source asked for changes
+    caught_up: float | None = None  # as of when the destination had all
+    floored: dict[bytes, int] = field(default_factory=dict)  # members with entries to be dropped; attempts so far
+    next_drop: float = 0.0  # when that is tried next
 
     def lag(self, now: float) -> float | None:
         """Return for how long the destination may have lacked something, in seconds; None if it never had all.
 
-        Where it had all when it was last looked, and the next look is not overdue, nothing is known to be lacking.
+        0 where it had all at the last look, and the next look is not overdue.
         """
         if self.caught_up is None:
             return None
-        if self.error is None and now <= self.pace.next + OVERDUE:
+        if self.error is None and now <= self.pace.next + OVERDUE_S:
             return 0.0
         return max(0.0, now - self.caught_up)
 
@@ -106,44 +89,43 @@ class BucketSync:
 
     def noticed(self, member: bytes) -> None:
         """There are entries in this shard that count for nothing."""
-        if len(self.floored) < MOST_FLOORED:
+        if len(self.floored) < MAX_FLOORED:
             self.floored.setdefault(member, 0)
-
-
-PATIENCE = 10.0  # seconds that a new region waits for others that do not answer, to learn how many buckets there are
 
 
 @dataclass(slots=True)
 class Options:
-    """Of an exchange. ``mint`` draws names that nobody has; ``clock`` only runs forward; ``chance`` is from 0 to 1."""
+    """Options of an exchange. ``mint`` draws unique names; ``clock`` is monotonic; ``rng`` is from 0 to 1."""
 
     namespace: bytes
     interval: float
     durability: Durability | None
     default_buckets: int
     clock: Callable[[], float]
-    chance: Callable[[], float]
+    rng: Callable[[], float]
     mint: Callable[[], str]
     by: bytes = b"-"  # name of this exchange, for people
-    quiet: float = QUIET
+    quiet: float = QUIET_S
 
 
 @dataclass(slots=True)
 class Common:
-    """What is known of regions, and of pairs of them."""
+    """What the pairs of one exchange tell each other. Each line may be written by any of them at any time."""
 
     options: Options
-    waiting: set[bytes] = field(default_factory=set)  # regions that nobody has looked at yet,
-    until: float = 0.0  # and that are not waited for any longer then
+    waiting: set[bytes] = field(default_factory=set)  # regions that were not looked at yet,
+    until: float = 0.0  # and are waited for until then
     buckets: int | None = None  # of those that were looked at
-    joining: dict[bytes, object] = field(default_factory=dict)  # who walks over the keys of a region
+    joining: dict[bytes, tuple[bytes, bytes]] = field(
+        default_factory=dict
+    )  # by region, the pair that walks over its keys
     joined: set[bytes] = field(default_factory=set)  # deployments, by id, that have joined with all they have
     suspects: set[tuple[frozenset[bytes], int]] = field(default_factory=set)  # buckets of two that may differ
 
     def expect(self, names: Iterable[bytes]) -> None:
         """These are to be looked at before a new one gets its number of buckets."""
         self.waiting.update(names)
-        self.until = self.options.clock() + PATIENCE
+        self.until = self.options.clock() + NEW_REGION_TIMEOUT_S
 
     def saw(self, name: bytes, region: Region | None) -> None:
         """A region was looked at; None: it does not answer."""

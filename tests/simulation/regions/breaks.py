@@ -11,7 +11,7 @@ from tests.simulation.breaks import Break
 CLIENT = (
     Break("what is not confirmed goes on", "exchange.pull:check_confirmed", "if durability is None:", "if True:"),
     Break("all digests are equal", "exchange.compare:Comparison._compare", "if digests[0] == digests[1]:", "if True:", "compared"),
-    Break("what differs is not told", "exchange.compare:Comparison._tell", "if not lacks or since == NONE:", "if True:", "compared"),
+    Break("what differs is not told", "exchange.compare:Comparison._send", "if not lacks or since == NONE:", "if True:", "compared"),
 )  # fmt: skip
 
 SCRIPTS = (

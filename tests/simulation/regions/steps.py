@@ -12,12 +12,12 @@ from tests.simulation.plan import BUCKETS, Step
 from tests.simulation.regions.plan import NAMES, Plan
 from tests.simulation.regions.world import Tell, World
 
-MOST_CHANGES = 1  # of a page, so that there are several
+MAX_CHANGES = 1  # of a page, so that there are several
 
 
 def run(plan: Plan, tell: Tell | None = None, texts: Mapping[Script, bytes] | None = None) -> World:
     """Run a schedule. Raises Violation, and whatever else goes wrong."""
-    with patch.object(pull, "MOST_CHANGES", MOST_CHANGES):
+    with patch.object(pull, "MAX_CHANGES", MAX_CHANGES):
         world = World(plan, tell, texts)
         for step in plan.steps:
             if tell is not None:
