@@ -15,7 +15,7 @@ _PREFIX = b"h:"
 
 
 class Beat(NamedTuple):
-    """One heartbeat. Milliseconds: ``at`` by the region's clock, ``clock`` by the source's; ``every``: 0 for the last."""
+    """``at`` by the region's clock, ``clock`` by the source's, in milliseconds; ``every``: 0 for the last one."""
 
     source: bytes
     by: bytes
