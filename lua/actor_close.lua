@@ -11,8 +11,8 @@ REPLY  OK seq        closed, now or before
 ERROR  BADARG ...    nothing written
 COST   O(1); up to 4 commands
 ]]
-local registry, actor = KEYS[1], ARGV[1]
 -- include parts/whole.lua
+local registry, actor = KEYS[1], ARGV[1]
 local base = whole(ARGV[2])
 if not base then return redis.error_reply('BADARG actor_close: base is no number') end
 local record = redis.call('HGET', registry, actor)

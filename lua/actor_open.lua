@@ -24,9 +24,9 @@ REPLY  OPEN actor seq   registered, with the highest number recorded of it
 ERROR  BADARG ...       nothing written
 COST   O(1); up to 5 commands, and one with a new registry; an actor that is open already is found without a write
 ]]
-local registry, owner, want, display = KEYS[1], ARGV[1], ARGV[2], ARGV[4]
-local call, pcall = redis.call, redis.pcall
+-- include parts/calls.lua
 -- include parts/whole.lua
+local registry, owner, want, display = KEYS[1], ARGV[1], ARGV[2], ARGV[4]
 local delay = whole(ARGV[5])
 if not delay then return redis.error_reply('BADARG actor_open: delay is no number') end
 

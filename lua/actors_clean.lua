@@ -13,8 +13,9 @@ REPLY  OK now [actor]...   the server's time in seconds, and whose records were 
 ERROR  BADARG ...          nothing written
 COST   O(actors); up to 3 commands each
 ]]
-local registry, call = KEYS[1], redis.call
+-- include parts/calls.lua
 -- include parts/whole.lua
+local registry = KEYS[1]
 local walked, retention = whole(ARGV[1]), whole(ARGV[2])
 if not walked or not retention then
   return redis.error_reply('BADARG actors_clean: walked and retention are not both numbers')

@@ -10,8 +10,9 @@ REPLY  OK now [actor]...   the server's time in seconds, and who was closed by t
 ERROR  BADARG ...          nothing written
 COST   O(actors); up to 2 commands each
 ]]
-local registry, call = KEYS[1], redis.call
+-- include parts/calls.lua
 -- include parts/whole.lua
+local registry = KEYS[1]
 local ttl = whole(ARGV[1])
 if not ttl then return redis.error_reply('BADARG actors_reap: ttl is no number') end
 local now = call('TIME')[1]

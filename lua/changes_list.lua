@@ -25,24 +25,21 @@ REPLY  OK mark more remade [member]...   the mark to be kept once the members ar
 ERROR  BADARG ...                 nothing written
 COST   O(others); up to 2 commands each; of the changes only what is told, and of notes not many more names
 ]]
-local registry, index, call, pcall = KEYS[1], KEYS[4], redis.call, redis.pcall
+-- include parts/calls.lua
 -- include parts/whole.lua
-
 -- include parts/unnamed.lua
-
 -- include parts/notes.lua
-
 -- include parts/enter_notes.lua
+-- include parts/incarnation.lua
+local registry, index = KEYS[1], KEYS[4]
 
 local peer, mark, most = ARGV[1], ARGV[2], whole(ARGV[3] or '')
 if not most or most < 1 then return redis.error_reply('BADARG changes_list: most is no number above 0') end
 local settled = call('HMGET', registry, 'g', 'v')
 if not settled[2] then return {'UNJOINED'} end
-local others = unnamed(index, 3, #KEYS)
+local others = unnamed(KEYS[2], index, 3, #KEYS)
 if #others > 0 then return {'OTHERS', unpack(others)} end
-local version = tonumber(settled[2])
-
--- include parts/incarnation.lua
+local version, incarnation = tonumber(settled[2]), incarnation_of(settled[1])
 
 local since, full = 0, version
 local theirs, reached, wanted, drops = string.match(mark, '^(%S+) (%d+) (%d+)( ?%d*)$')
@@ -58,7 +55,7 @@ if theirs == incarnation and tonumber(reached) <= version then
 end
 
 -- What is not entered yet is told the next time, and so is all that has changed later.
-local first_left = enter_notes(most)
+local first_left = enter_notes(registry, index, most)
 local last = first_left and first_left - 1 or version
 
 local first = since < full and 3 or 4

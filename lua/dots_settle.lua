@@ -15,13 +15,10 @@ REPLY  OK            done; they are stamped, so they are told next
 ERROR  none of its own
 COST   O(shards); up to 11 commands each
 ]]
-local registry, index, call, pcall = KEYS[1], KEYS[2], redis.call, redis.pcall
--- include parts/notes.lua
-
--- include parts/moments.lua
-
+-- include parts/calls.lua
 -- include parts/settle_dot.lua
+local registry, index = KEYS[1], KEYS[2]
 
 if not call('HGET', registry, 'v') then return {'UNJOINED'} end
-for i = 3, #KEYS do settle_dot(KEYS[i]) end
+for i = 3, #KEYS do settle_dot(registry, index, KEYS[i]) end
 return {'OK'}

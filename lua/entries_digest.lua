@@ -11,18 +11,11 @@ REPLY  OK digest held   and how many of the shards have content
 ERROR  BADARG ...    nothing is read
 COST   O(shards); 1 command each; writes nothing
 ]]
+-- include parts/calls.lua
+-- include parts/held.lua
 local region = ARGV[1]
-local pcall = redis.pcall
 local byte, find, format, sub, concat = string.byte, string.find, string.format, string.sub, table.concat
 if #ARGV ~= 1 or region == '' then return redis.error_reply('BADARG entries_digest: there is no region') end
-
--- include parts/less.lua
-
--- include parts/is_count.lua
-
--- include parts/sums.lua
-
--- include parts/held.lua
 
 -- Below 2^44. A server in memory may have no SHA-1: there it is a polynomial over the bytes, of whose two halves the
 -- squares are added: else what one shard has more and another less, in the same place, would not be seen in their sum.
@@ -36,7 +29,7 @@ local function hash(text)
 end
 
 local function text_of(key)
-  local shards, own, plus, minus, entries = held(key, pcall('HGETALL', key))
+  local shards, own, plus, minus, entries = held(region, key, pcall('HGETALL', key))
   if not shards then return '' end
   local names = {}
   if entries then

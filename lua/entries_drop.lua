@@ -21,23 +21,24 @@ REPLY  OK dropped          how many entries
 ERROR  BADARG ...          nothing written
 COST   O(shards); up to 2 commands each; and what notes_enter takes for all that is noted
 ]]
-local registry, index, call, pcall = KEYS[1], KEYS[3], redis.call, redis.pcall
+-- include parts/calls.lua
 -- include parts/whole.lua
+-- include parts/unnamed.lua
+-- include parts/enter_notes.lua
+-- include parts/incarnation.lua
+local registry, index = KEYS[1], KEYS[3]
 local indexes, peers = whole(ARGV[1] or ''), whole(ARGV[2] or '')
 local kept = indexes and peers and whole(ARGV[3 + peers] or '')
 if not kept or indexes < 1 or #KEYS < 2 + indexes or #ARGV ~= 3 + peers + kept then
   return redis.error_reply('BADARG entries_drop: ' .. #KEYS .. ' keys, ' .. #ARGV .. ' arguments do not fit')
 end
 
--- include parts/unnamed.lua
-
 local settled = call('HMGET', registry, 'g', 'v')
 if not settled[2] then return {'UNJOINED'} end
-local others = unnamed(index, 3, 2 + indexes)
+local others = unnamed(KEYS[2], index, 3, 2 + indexes)
 if #others > 0 then return {'OTHERS', unpack(others)} end
 
--- include parts/incarnation.lua
-local covered = tonumber(settled[2])
+local covered, incarnation = tonumber(settled[2]), incarnation_of(settled[1])
 for i = 3, 2 + peers do
   local its, version = string.match(call('HGET', KEYS[2], '>' .. ARGV[i]) or '', '^(%S+) (%d+) ')
   if its ~= incarnation or not call('HGET', KEYS[2], '<' .. ARGV[i]) then return {'OK', 0} end
@@ -77,11 +78,7 @@ local function drop(key)
   return dropped
 end
 
--- include parts/notes.lua
-
--- include parts/enter_notes.lua
-
-enter_notes(math.huge)
+enter_notes(registry, index, math.huge)
 local GROUP, dropped = 1000, 0
 for first = 3 + indexes, #KEYS, GROUP do
   local members, last = {}, {}
@@ -98,10 +95,10 @@ for first = 3 + indexes, #KEYS, GROUP do
   end
 end
 if dropped > 0 then
-  local number, marks = string.format(' %.0f', call('HINCRBY', KEYS[2], 'e', '1')), call('HGETALL', KEYS[2])
-  for i = 1, #marks, 2 do
-    local mark = string.find(marks[i], '^<') and string.match(marks[i + 1], '^%S+ %d+ %d+')
-    if mark then call('HSET', KEYS[2], marks[i], mark .. number) end
+  local number, fields = string.format(' %.0f', call('HINCRBY', KEYS[2], 'e', '1')), call('HGETALL', KEYS[2])
+  for i = 1, #fields, 2 do
+    local mark = string.find(fields[i], '^<') and string.match(fields[i + 1], '^%S+ %d+ %d+')
+    if mark then call('HSET', KEYS[2], fields[i], mark .. number) end
   end
 end
 return {'OK', dropped}

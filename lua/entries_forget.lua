@@ -9,7 +9,8 @@ REPLY  OK fields     how many are gone; of a shard that is no hash none
 ERROR  none of its own
 COST   O(shards); up to 2 commands each; and one for each further 4,000 fields that go
 ]]
-local call, pcall, gone, PIECE = redis.call, redis.pcall, 0, 4000
+-- include parts/calls.lua
+local gone, PIECE = 0, 4000
 for i = 1, #KEYS do
   local fields, others = pcall('HKEYS', KEYS[i]), {}
   if not fields.err then

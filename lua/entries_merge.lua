@@ -20,18 +20,21 @@ ERROR  BADARG ...                            nothing written
 COST   O(shards); up to 4 commands each; and one for notes, of which all names are read; where one is made, what
        notes_enter takes for all that is noted
 ]]
-local registry, call, pcall = KEYS[1], redis.call, redis.pcall
+-- include parts/calls.lua
+-- include parts/less.lua
+-- include parts/is_count.lua
+-- include parts/sums.lua
+-- include parts/changes.lua
+-- include parts/unknown.lua
+-- include parts/enter_notes.lua
+-- include parts/moments.lua
+-- include parts/stamp_all.lua
+local registry = KEYS[1]
 local byte, find, match, sub = string.byte, string.find, string.match, string.sub
 local source, since, mark, region = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 if #ARGV ~= #KEYS or source == '' or since == '' or region == '' then
   return redis.error_reply('BADARG entries_merge: ' .. #KEYS .. ' keys, ' .. #ARGV .. ' arguments do not fit')
 end
-
--- include parts/less.lua
-
--- include parts/is_count.lua
-
--- include parts/sums.lua
 
 -- What a text tells: the fields that are not 0, by name and count. Nothing if it is no such text.
 local ENTRY = '() ([%w._-]+/[%w.]+),(%d+),?(%d*),?(%d*),?(%d*)()'
@@ -73,10 +76,9 @@ local settled = call('HMGET', registry, 'g', 'n', 'v', 'p', 'h')
 if not settled[3] then return {'UNJOINED'} end
 local held = call('HGET', KEYS[2], '<' .. source) or '-'
 if held ~= since then return {'OTHER', held} end
-local index, generation, issued = KEYS[3], settled[1], tonumber(settled[2])
--- include parts/stamps.lua
-
--- include parts/changes.lua
+local index, known = KEYS[3], {} -- (`known`: of is_unknown)
+local changes = new_changes(registry, index, settled)
+local stamp, changed = changes.stamp, changes.changed
 
 call('ZADD', KEYS[4], 'XX', '0', '')
 call('ZRANGEBYSCORE', index, '1', '0')
@@ -84,12 +86,6 @@ local others = {} -- names, beside `changed`
 
 local time = call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-
--- include parts/notes.lua
-
--- include parts/unknown.lua
-
--- include parts/enter_notes.lua
 
 -- Returns the dot, k, and then, of each field that is told of, what is there. Of the own live dot that is what is
 -- counted, if it is more.
@@ -112,7 +108,7 @@ local function look(key, told)
     there[field] = count
   end
   -- (Where it is not known whether that dot is of what is counted here, only what was told of it counts.)
-  for sign, sum in pairs(is_unknown(key, there['d'] or '') and {} or live) do
+  for sign, sum in pairs(is_unknown(known, index, key, there['d'] or '') and {} or live) do
     local field, total = '@/' .. (there['d'] or '') .. sign, written(sum)
     if wrong then there[field] = '' end -- it is not known how much that is: refused below
     if total and not wrong and less(there[field] or '0', total) then there[field] = total end
@@ -159,12 +155,12 @@ local function merge(key, told)
   local left = -1 -- milliseconds; none
   if told.expiry > 0 and there[1] then left = call('PTTL', key) end
   if #grown > 0 and not there[1] then
-    if noted > 0 then -- of what is only noted a peer may have been told all the same: another region's change told it
-      enter_notes(math.huge)
-      noted, looks_up = 0, true
+    if changes.noted > 0 then -- a peer may know what is only noted all the same: from another region's change
+      enter_notes(registry, index, math.huge)
+      changes.noted, changes.looks_up = 0, true
     end
     grown[#grown + 1] = 'd'
-    grown[#grown + 1] = dot_of(key)
+    grown[#grown + 1] = dot_of(changes, key)
   end
   for first = 1, #grown, 2000 do call('HSET', key, unpack(grown, first, math.min(first + 1999, #grown))) end
   if told.expiry > 0 and (there[1] or #grown > 0) and (left < 0 or now + left < told.expiry) then
@@ -186,10 +182,6 @@ local function merge_single(key, field, count)
   call('HSET', key, field, count)
   return others
 end
-
--- include parts/moments.lua
-
--- include parts/stamp_all.lua
 
 local reply = {'OK', '', 0}
 for i = 5, #KEYS do
@@ -221,8 +213,8 @@ for first = 1, #others, 1000 do
   call('ZADD', KEYS[4], unpack(stamps))
 end
 if reply[3] > 0 then
-  local fields = {'v', stamp, 'n', dot_used and highest or settled[2]}
-  stamp_all(fields)
+  local fields = {'v', stamp, 'n', changes.dot_used and changes.highest or settled[2]}
+  stamp_all(changes, fields)
   local moments = #fields == 4 and with_moment(settled[5] or '', stamp)
   if moments then fields[5], fields[6] = 'h', moments end
   call('HSET', registry, unpack(fields))

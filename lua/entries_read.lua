@@ -19,22 +19,14 @@ REPLY  a list, one text per shard: empty if there is no such key, or one that is
 ERROR  BADARG ...    nothing is read
 COST   O(shards); up to 2 commands each; and one for notes, of which all names are read; writes nothing
 ]]
+-- include parts/calls.lua
+-- include parts/held.lua
+-- include parts/unknown.lua
 local index, region, without, shown = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
-local call, pcall = redis.call, redis.pcall
 local byte, find, format, sub, concat = string.byte, string.find, string.format, string.sub, table.concat
 if #ARGV ~= 3 or region == '' or (shown ~= '0' and shown ~= '1') then
   return redis.error_reply('BADARG entries_read: there is no region, or shown is neither 0 nor 1')
 end
-
--- include parts/less.lua
-
--- include parts/is_count.lua
-
--- include parts/sums.lua
-
--- include parts/held.lua
-
--- include parts/notes.lua
 
 -- (The time first: so what is told is never later than it is, and does not grow from region to region.)
 local time = call('TIME')
@@ -49,25 +41,23 @@ local function expiry_of(key)
   return left < 0 and left or now + left
 end
 
--- include parts/unknown.lua
-
-local withheld = without .. '/'
+local withheld, known = without .. '/', {} -- (`known`: of is_unknown)
 local function text_of(key)
   local fields = pcall('HGETALL', key)
   if #fields == 4 and region ~= without then -- most often: a dot, and one slot
     local slot = fields[1] == 'd' and 3 or 1
     if fields[4 - slot] == 'd' and find(fields[slot], '^[^~@].*%+$') and find(fields[slot + 1], '^[1-9]%d*$') and
-      (shown == '1' or not is_unknown(key, fields[5 - slot])) then
+      (shown == '1' or not is_unknown(known, index, key, fields[5 - slot])) then
       local expiry = expiry_of(key)
       if expiry == -2 then return '' end
       local own = region .. '/' .. fields[5 - slot] .. ',' .. fields[slot + 1]
       return (expiry > 0 and format('0 %.0f ', expiry) or '0 0 ') .. own
     end
   end
-  local shards, own, plus, minus, entries, wrong = held(key, fields)
+  local shards, own, plus, minus, entries, wrong = held(region, key, fields)
   if not shards then return own and '!' .. own or '' end
   local back = ''
-  if is_unknown(key, own) then
+  if is_unknown(known, index, key, own) then
     if shown ~= '1' then plus, minus = '0', '0' end
   elseif shown == '1' and entries and entries[own] and (entries[own][1] ~= '0' or entries[own][2] ~= '0') then
     back = '\n?' .. own .. ',' .. concat(entries[own], ',') .. ',' .. plus .. ',' .. minus

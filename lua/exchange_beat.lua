@@ -13,7 +13,7 @@ REPLY  OK now        server's time here; milliseconds
 ERROR  BADARG ...    nothing written
 COST   O(exchanges); 0 commands each; 5 for all
 ]]
-local call = redis.call
+-- include parts/calls.lua
 -- include parts/whole.lua
 local DAY = 86400000
 local source, by, clock, every = ARGV[1], ARGV[2], whole(ARGV[3] or ''), whole(ARGV[4] or '')

@@ -11,8 +11,9 @@ REPLY  OK now      go on; the server's time in seconds
 ERROR  BADARG ...  nothing written
 COST   O(1); up to 4 commands
 ]]
-local meta, call = KEYS[1], redis.call
+-- include parts/calls.lua
 -- include parts/whole.lua
+local meta = KEYS[1]
 local period = whole(ARGV[1])
 if not period then return redis.error_reply('BADARG janitor_lease: period is no number') end
 local settled = call('HMGET', meta, 'schema', 'j')

@@ -14,7 +14,11 @@ ERROR  BADARG ...        nothing written
 COST   O(counters); up to 2 commands each; of a new one, where changes are stamped, 1 more;
        of notes as in slots_merge; where all is settled it writes nothing
 ]]
-local registry, call, pcall = KEYS[1], redis.call, redis.pcall
+-- include parts/calls.lua
+-- include parts/open_changes.lua
+-- include parts/changes.lua
+-- include parts/less.lua
+-- include parts/write_changes.lua
 if #ARGV ~= #KEYS - 1 or #ARGV < 1 then
   return redis.error_reply('BADARG keyed_open: ' .. #KEYS .. ' keys, ' .. #ARGV .. ' arguments do not fit')
 end
@@ -24,12 +28,8 @@ for i = 2, #ARGV do
   end
 end
 
--- include parts/settle.lua
--- include parts/stamps.lua
-
--- include parts/changes.lua
-
--- include parts/less.lua
+local changes = open_changes(KEYS[1], KEYS[2], ARGV[1])
+if not changes then return {'UNKNOWN'} end
 
 local reply = {'OK'}
 for i = 2, #ARGV do
@@ -47,20 +47,12 @@ for i = 2, #ARGV do
     end
     if not there[3] then
       lacking[#lacking + 1] = 'd'
-      lacking[#lacking + 1] = dot_of(key)
+      lacking[#lacking + 1] = dot_of(changes, key)
     end
     if #lacking > 0 then call('HSET', key, unpack(lacking)) end
-    if (grows or not there[3]) then has_changed(key) end
+    if (grows or not there[3]) then has_changed(changes, key) end
     reply[i] = own
   end
 end
--- include parts/notes.lua
-
--- include parts/enter_notes.lua
-
--- include parts/moments.lua
-
--- include parts/stamp_all.lua
-
--- include parts/stamped.lua
+write_changes(changes)
 return reply

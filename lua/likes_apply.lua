@@ -16,7 +16,11 @@ ERROR  BADARG ...       nothing written
 COST   O(items); up to 4 commands each; of a new shard, where changes are stamped, up to 2 more;
        of notes as in slots_merge
 ]]
-local registry, call, pcall = KEYS[1], redis.call, redis.pcall
+-- include parts/calls.lua
+-- include parts/open_changes.lua
+-- include parts/has_counted.lua
+-- include parts/add_to_base.lua
+-- include parts/write_changes.lua
 local items = (#KEYS - 2) / 2
 if #ARGV ~= #KEYS - 1 or items < 0 or items ~= math.floor(items) then
   return redis.error_reply('BADARG likes_apply: ' .. #KEYS .. ' keys, ' .. #ARGV .. ' arguments do not fit')
@@ -28,19 +32,9 @@ for i = 1, items do
   end
 end
 
--- include parts/settle.lua
--- If the server has no memory, or takes no writes, it must say so now, to the whole.
-if not made then call('HSET', registry, 'g', generation) end
--- include parts/stamps.lua
-
--- include parts/changes.lua
-
--- include parts/give_dot.lua
-
--- include parts/has_counted.lua
-
--- include parts/most_bases.lua
--- include parts/add_to_base.lua
+local changes = open_changes(KEYS[1], KEYS[2], ARGV[1], true)
+if not changes then return {'UNKNOWN'} end
+local shards = {} -- that have counted
 
 local function apply(i, key, sign, user)
   local member = pcall('SISMEMBER', KEYS[i + 1], user)
@@ -54,20 +48,12 @@ local function apply(i, key, sign, user)
     call('HINCRBY', key, field, '-1')
     return '!' .. changed.err
   end
-  return has_counted(key)
+  return has_counted(changes, shards, key)
 end
 
 local reply = {'OK'}
 for i = 1, items do
   reply[i + 1] = apply(2 * i + 1, KEYS[2 * i + 1], ARGV[2 * i], ARGV[2 * i + 1])
 end
--- include parts/notes.lua
-
--- include parts/enter_notes.lua
-
--- include parts/moments.lua
-
--- include parts/stamp_all.lua
-
--- include parts/stamped.lua
+write_changes(changes)
 return reply

@@ -15,8 +15,8 @@ REPLY  OK             done
 ERROR  BADARG ...     nothing written
 COST   O(shards); 1 command each
 ]]
+-- include parts/calls.lua
 local registry, key, id, wanted = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
-local call = redis.call
 if #ARGV % 3 ~= 2 then
   return redis.error_reply('BADARG narrow_apply: ' .. #ARGV .. ' arguments do not fit')
 end

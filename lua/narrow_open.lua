@@ -19,16 +19,15 @@ ERROR  BADARG ...     nothing written
        WRONGTYPE      the counter's key holds something else
 COST   O(1); 5 commands
 ]]
+-- include parts/calls.lua
+-- include parts/less.lua
 local registry, key, wanted = KEYS[1], KEYS[2], ARGV[1]
-local call = redis.call
 if not string.find(wanted, '^[1-9]%d*$') then
   return redis.error_reply('BADARG narrow_open: wanted is no number')
 end
 local settled = call('HMGET', registry, 'g', 'n', 'v')
 if not settled[1] then return {'UNKNOWN'} end
 if settled[3] then return {'JOINED'} end
-
--- include parts/less.lua
 
 local there = call('HMGET', key, 'k', 'o', 'z')
 local shards = there[1] or '1'

@@ -8,13 +8,10 @@ REPLY  OK more       1: there are more, 0: that was all
 ERROR  BADARG ...    nothing written
 COST   O(notes); up to 4 commands each, and up to 2 more for each further 1,000 names of one; and 4
 ]]
-local registry, index, call = KEYS[1], KEYS[2], redis.call
 -- include parts/whole.lua
-
--- include parts/notes.lua
-
 -- include parts/enter_notes.lua
+
 
 local most = whole(ARGV[1] or '')
 if not most or most < 1 then return redis.error_reply('BADARG notes_enter: most is no number above 0') end
-return {'OK', enter_notes(most) and '1' or '0'}
+return {'OK', enter_notes(KEYS[1], KEYS[2], most) and '1' or '0'}

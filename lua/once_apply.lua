@@ -26,8 +26,12 @@ ERROR  BADARG ...           nothing written
 COST   O(items); up to 7 commands each; of a new shard, where changes are stamped, up to 2 more;
        of notes as in slots_merge
 ]]
-local registry, call, pcall = KEYS[1], redis.call, redis.pcall
+-- include parts/calls.lua
 -- include parts/whole.lua
+-- include parts/open_changes.lua
+-- include parts/has_counted.lua
+-- include parts/add_to_base.lua
+-- include parts/write_changes.lua
 local items = #KEYS - 6
 if items < 0 or #ARGV ~= 4 + 2 * items then
   return redis.error_reply('BADARG once_apply: ' .. #KEYS .. ' keys, ' .. #ARGV .. ' arguments do not fit')
@@ -47,21 +51,15 @@ local now = 1000 * tonumber(time[1]) + math.floor(tonumber(time[2]) / 1000)
 local now_told = string.format('%.0f', now)
 if math.floor(now / length) ~= number then return {'SLICE', now_told} end
 
--- include parts/settle.lua
--- A record must not fail once its effect is there: if the server has no memory, takes no writes, or not these from this
--- user, it must say so now, to the whole.
-if not made then call('HSET', registry, 'g', generation) end
+local changes = open_changes(KEYS[1], KEYS[2], ARGV[1], true)
+if not changes then return {'UNKNOWN'} end
+-- A record must not fail once its effect is there: if this user may not write it, the server must say so now.
 local expiry = string.format('%.0f', (number + 1) * length + ttl)
 local dated = call('PEXPIREAT', KEYS[4], expiry) == 1
--- include parts/stamps.lua
 local offset = string.format('%.0f', now - number * length)
 
-local there = {}
+local there, shards = {}, {} -- slices; shards that have counted
 for i = 3, 6 do there[i] = call('EXISTS', KEYS[i]) == 1 end
-
--- include parts/changes.lua
-
--- include parts/give_dot.lua
 
 -- Returns what the key was counted with, if its youngest record is younger than the ttl, or an error.
 local function find(digest)
@@ -79,11 +77,6 @@ local function find(digest)
   return nil
 end
 
--- include parts/has_counted.lua
-
--- include parts/most_bases.lua
--- include parts/add_to_base.lua
-
 local function apply(key, digest, amount)
   local counted, err = find(digest)
   if err then return '!' .. err end
@@ -92,7 +85,7 @@ local function apply(key, digest, amount)
   if not field then return '!' .. full end
   call('HSET', KEYS[4], digest, amount .. ' ' .. offset)
   there[4] = true
-  return has_counted(key)
+  return has_counted(changes, shards, key)
 end
 
 local reply = {'OK', now_told}
@@ -100,13 +93,5 @@ for i = 1, items do
   reply[i + 2] = apply(KEYS[i + 6], ARGV[3 + 2 * i], ARGV[4 + 2 * i])
 end
 if not dated and there[4] then call('PEXPIREAT', KEYS[4], expiry) end
--- include parts/notes.lua
-
--- include parts/enter_notes.lua
-
--- include parts/moments.lua
-
--- include parts/stamp_all.lua
-
--- include parts/stamped.lua
+write_changes(changes)
 return reply

@@ -11,14 +11,13 @@ REPLY  OK version [narrowed]...   the version of the bucket; of these shards (fr
 ERROR  none of its own
 COST   O(shards); up to 1 command each, and one for many of them; and what notes_enter takes for all that is noted
 ]]
-local registry, index, call, pcall = KEYS[1], KEYS[2], redis.call, redis.pcall
--- include parts/notes.lua
-
+-- include parts/calls.lua
 -- include parts/enter_notes.lua
+local registry, index = KEYS[1], KEYS[2]
 
 local settled = call('HMGET', registry, 'g', 'v')
 local version = tonumber(settled[2] or '')
-enter_notes(math.huge) -- before it stamps: what was noted first is to be known first
+enter_notes(registry, index, math.huge) -- before it stamps: what was noted first is to be known first
 if not version then
   -- What the index holds may be of a registry that was lost: no stamp is ahead of the version.
   local last = call('ZREVRANGE', index, '0', '0', 'WITHSCORES')[2]

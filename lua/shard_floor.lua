@@ -16,24 +16,21 @@ REPLY  OK done       1: something was written; 0: it was so before, or this is a
 ERROR  BADARG ...    nothing written
 COST   O(1); 13 commands; and what notes_enter takes for all that is noted
 ]]
-local registry, index, key = KEYS[1], KEYS[2], KEYS[3]
-local call, pcall, dot = redis.call, redis.pcall, ARGV[1]
+-- include parts/calls.lua
 -- include parts/is_count.lua
 -- include parts/less.lua
+-- include parts/enter_notes.lua
+-- include parts/moments.lua
+-- include parts/settle_dot.lua
+local registry, index, key = KEYS[1], KEYS[2], KEYS[3]
+local dot = ARGV[1]
 if #ARGV ~= 3 or dot == '' or not is_count(ARGV[2]) or not is_count(ARGV[3]) then
   return redis.error_reply('BADARG shard_floor: there is no dot, or there are no counts')
 end
--- include parts/notes.lua
-
--- include parts/enter_notes.lua
-
--- include parts/moments.lua
-
--- include parts/settle_dot.lua
 
 if not call('HGET', registry, 'v') then return {'UNJOINED'} end
-enter_notes(math.huge) -- so what its dot is, is known
-settle_dot(key)
+enter_notes(registry, index, math.huge) -- so what its dot is, is known
+settle_dot(registry, index, key)
 local version = call('HGET', registry, 'v')
 
 local kind = call('TYPE', key).ok
@@ -62,5 +59,5 @@ local stamp = string.format('%.0f', tonumber(version) + 1)
 call('ZADD', index, stamp, string.sub(key, #registry + 2))
 call('HSET', key, unpack(grown))
 call('HSET', registry, 'v', stamp)
-keep_moment(stamp)
+keep_moment(registry, stamp)
 return {'OK', 1}

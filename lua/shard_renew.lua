@@ -16,29 +16,21 @@ ERROR  BADARG ...     nothing written, but that notes may be entered, and its do
 COST   O(1); 16 commands; one of them reads the shard, one or two are for each 1,000 fields that are written;
        and what notes_enter takes for all that is noted
 ]]
+-- include parts/calls.lua
+-- include parts/less.lua
+-- include parts/is_count.lua
+-- include parts/sums.lua
+-- include parts/enter_notes.lua
+-- include parts/moments.lua
+-- include parts/settle_dot.lua
 local registry, index, key = KEYS[1], KEYS[2], KEYS[3]
-local call, pcall = redis.call, redis.pcall
 local SIGNS = {'+', '-'}
 if ARGV[1] == '' then return redis.error_reply('BADARG shard_renew: there is no generation') end
 
--- include parts/less.lua
-
--- include parts/is_count.lua
-
--- include parts/sums.lua
-
--- include parts/notes.lua
-
--- include parts/enter_notes.lua
-
--- include parts/moments.lua
-
--- include parts/settle_dot.lua
-
 if not call('HGET', registry, 'v') then return {'UNJOINED'} end
 if call('TYPE', key).ok == 'string' and string.find(call('GET', key), '^sealed ') then return {'OK', ''} end
-enter_notes(math.huge) -- so what its dot is, is known
-settle_dot(key)
+enter_notes(registry, index, math.huge) -- so what its dot is, is known
+settle_dot(registry, index, key)
 
 local fields = call('HGETALL', key)
 local sums, own, dot, news, held = {{0}, {0}}, {'0', '0'}, nil, {}, {}
@@ -91,6 +83,6 @@ for first = 1, #held, PIECE do
 end
 call('HSET', registry, 'n', number)
 local version = string.format('%.0f', call('HINCRBY', registry, 'v', '1'))
-keep_moment(version)
+keep_moment(registry, version)
 call('ZADD', index, version, string.sub(key, #registry + 2))
 return {'OK', '/' .. dot .. ',' .. own[1] .. ',' .. own[2]}

@@ -16,15 +16,19 @@ ERROR  BADARG ...   nothing written, but that notes may be entered, and its dot 
 COST   O(1); 18 commands; one of them reads the shard, one or two are for each 1,000 fields that are written;
        and what notes_enter takes for all that is noted
 ]]
+-- include parts/calls.lua
+-- include parts/less.lua
+-- include parts/is_count.lua
+-- include parts/sums.lua
+-- include parts/enter_notes.lua
+-- include parts/moments.lua
+-- include parts/settle_dot.lua
 local registry, index, key = KEYS[1], KEYS[2], KEYS[3]
-local call, pcall = redis.call, redis.pcall
 local SIGNS = {'+', '-'}
 local deletes = ARGV[1] == '1'
 if not deletes and ARGV[1] ~= '0' then
   return redis.error_reply('BADARG shard_reset: delete is neither 0 nor 1')
 end
-
--- include parts/less.lua
 
 -- Zeros at the end are left out; nothing, if all are.
 local function told(place, entry)
@@ -42,22 +46,10 @@ if call('TYPE', key).ok == 'string' then
   end
 end
 
--- include parts/is_count.lua
-
--- include parts/sums.lua
-
--- include parts/notes.lua
-
--- include parts/enter_notes.lua
-
--- include parts/moments.lua
-
--- include parts/settle_dot.lua
-
 local joined = call('HGET', registry, 'v')
 if joined then -- so what its dot is, is known
-  enter_notes(math.huge)
-  settle_dot(key)
+  enter_notes(registry, index, math.huge)
+  settle_dot(registry, index, key)
 end
 
 local fields = call('HGETALL', key)
@@ -158,7 +150,7 @@ for first = 1, #removed, PIECE do
 end
 if joined and seen then
   local version = string.format('%.0f', call('HINCRBY', registry, 'v', '1'))
-  keep_moment(version)
+  keep_moment(registry, version)
   call('ZADD', index, version, string.sub(key, #registry + 2))
 end
 -- In any case, so that who asks whether it is durable (WAIT) asks on a connection that has written.

@@ -14,8 +14,8 @@ ERROR  BADARG ...     nothing written
        WRONGTYPE      something else is in its place
 COST   O(1); 5 commands; one of them reads the shard, which holds few fields or is not sealed
 ]]
+-- include parts/calls.lua
 local key, id = KEYS[1], ARGV[1]
-local call = redis.call
 if not string.find(id, '^%S+$') then return redis.error_reply('BADARG shard_seal: id is none') end
 local now = call('TIME')[1]
 

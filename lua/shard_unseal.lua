@@ -10,8 +10,8 @@ REPLY  OK             it is a hash again, or nothing if it held nothing
 ERROR  BADARG ...     nothing written
 COST   O(1); 5 commands
 ]]
+-- include parts/calls.lua
 local key, id = KEYS[1], ARGV[1]
-local call, pcall = redis.call, redis.pcall
 if not string.find(id, '^%S+$') then return redis.error_reply('BADARG shard_unseal: id is none') end
 if call('TYPE', key).ok ~= 'string' then return {'OTHER'} end
 local by, dot, plus, minus = string.match(call('GET', key), '^sealed (%S+) %d+ (%S+) (%d+) (%d+)$')

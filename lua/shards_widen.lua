@@ -14,18 +14,18 @@ ERROR  BADARG ...     nothing written
 COST   O(counters); up to 2 commands each; of a new one, where changes are stamped, 1 more;
        of notes as in slots_merge
 ]]
-local registry, call, pcall = KEYS[1], redis.call, redis.pcall
+-- include parts/calls.lua
+-- include parts/open_changes.lua
+-- include parts/changes.lua
+-- include parts/less.lua
+-- include parts/write_changes.lua
 local wanted = ARGV[2]
 if #ARGV ~= 2 or not string.find(wanted, '^[1-9]%d*$') then
   return redis.error_reply('BADARG shards_widen: wanted is no number')
 end
 
--- include parts/settle.lua
--- include parts/stamps.lua
-
--- include parts/changes.lua
-
--- include parts/less.lua
+local changes = open_changes(KEYS[1], KEYS[2], ARGV[1])
+if not changes then return {'UNKNOWN'} end
 
 local reply = {'OK'}
 for i = 3, #KEYS do
@@ -40,19 +40,11 @@ for i = 3, #KEYS do
     if (there[3] or '-') ~= '-' then
       call('HSET', key, 'k', told, 'z', '-')
     elseif grows then
-      call('HSET', key, 'k', told, 'd', there[2] or dot_of(key))
+      call('HSET', key, 'k', told, 'd', there[2] or dot_of(changes, key))
     end
-    if grows then has_changed(key) end
+    if grows then has_changed(changes, key) end
     reply[i - 1] = told
   end
 end
--- include parts/notes.lua
-
--- include parts/enter_notes.lua
-
--- include parts/moments.lua
-
--- include parts/stamp_all.lua
-
--- include parts/stamped.lua
+write_changes(changes)
 return reply

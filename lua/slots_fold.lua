@@ -14,9 +14,12 @@ REPLY  OK slots [key error]...   how many slots were folded; the keys listed (fr
 ERROR  BADARG ...                nothing written
 COST   O(shards); up to 7 commands each, and 3 for each base that is full
 ]]
-local registry, actor = KEYS[1], ARGV[1]
-local call, pcall = redis.call, redis.pcall
+-- include parts/calls.lua
 -- include parts/whole.lua
+-- include parts/less.lua
+-- include parts/is_count.lua
+-- include parts/add_to_base.lua
+local registry, actor = KEYS[1], ARGV[1]
 local delay = whole(ARGV[2])
 if not delay then return redis.error_reply('BADARG slots_fold: delay is no number') end
 local state, seq, seen, rest = string.match(call('HGET', registry, actor) or '', '^(%a) (%d+) (%d+) (.*)$')
@@ -32,45 +35,19 @@ if state == 'c' and delay > 0 and tonumber(now) - tonumber(seen) <= delay then r
 call('HDEL', registry, '')
 if state ~= 'f' then call('HSET', registry, actor, 'f ' .. seq .. ' ' .. now .. ' ' .. rest) end
 
--- include parts/most_bases.lua
 local MOST = '9223372036854775807'
-
--- include parts/less.lua
-
-local function is_count(text)
-  return (text == '0' or string.find(text, '^[1-9]%d*$')) and not less(MOST, text)
-end
-
--- A base that has no room, or is no number, is left as it is. An absent one has room for every slot.
-local function add_to_base(key, sign, slot, floor)
-  local field, err = sign, nil
-  for number = 1, MOST_BASES do
-    local less_floor = floor and pcall('HINCRBY', key, field, '-' .. floor)
-    if type(less_floor) == 'table' then
-      err = less_floor.err
-    else
-      local sum = pcall('HINCRBY', key, field, slot)
-      if type(sum) ~= 'table' then return nil end
-      err = sum.err
-      if floor then call('HINCRBY', key, field, floor) end
-    end
-    field = number .. sign
-  end
-  return err
-end
-
 local reply, folded = {'OK', 0}, 0
 
 local function fold(i, key, sign, field, slot, floor)
   if not slot then return end
   if floor == '0' then floor = nil end
-  local err
-  if not is_count(slot) or (floor and (not is_count(floor) or less(slot, floor))) then
+  local base, err
+  if not is_count(slot) or less(MOST, slot) or (floor and (not is_count(floor) or less(slot, floor))) then
     err = 'ERR ' .. field .. ' and its floor are not a count and a lower one'
   else
-    err = add_to_base(key, sign, slot, floor)
+    base, err = add_to_base(key, sign, slot, floor)
   end
-  if err then
+  if not base then
     reply[#reply + 1] = i - 1
     reply[#reply + 1] = err
   else

@@ -29,9 +29,14 @@ COST   O(items); up to 4 commands each, mostly 1 or 2; of one that expires up to
        of a new shard, where changes are stamped, up to 2 more, but mostly none; where nobody has asked for
        changes for long, as many more names of earlier ones are entered in the index
 ]]
+-- include parts/calls.lua
+-- include parts/whole.lua
+-- include parts/less.lua
+-- include parts/changes.lua
+-- include parts/give_dot.lua
+-- include parts/stamp_all.lua
 local KEYS, ARGV = KEYS, ARGV -- as locals: thousands of looks at globals are a twentieth of a flush
 local registry, actor = KEYS[1], ARGV[1]
--- include parts/whole.lua
 local seq, base, exact = whole(ARGV[2]), whole(ARGV[3]), ARGV[4]
 local counts, items, values = {}, 0, 0
 for kind = 1, 8 do
@@ -56,8 +61,8 @@ for v = first_expiry, #ARGV, 2 do
   expiries[item] = ARGV[v + 1]
 end
 
-local settled = redis.call('HMGET', registry, 'g', 'n', 'v', 'p', 'h', actor)
-local index, generation, record = KEYS[2], settled[1], settled[6]
+local settled = call('HMGET', registry, 'g', 'n', 'v', 'p', 'h', actor)
+local index, record = KEYS[2], settled[6]
 local state, recorded, rest = string.match(record or '', '^(%a) (%d+) %d+ (.*)$')
 if not state then return {'UNKNOWN'} end
 recorded = tonumber(recorded)
@@ -65,7 +70,6 @@ if state ~= 'o' then return {'CLOSED', recorded} end
 if recorded < base or (exact == '1' and recorded ~= base) then return {'REGRESS', recorded} end
 if seq <= recorded then return {'STALE', recorded} end
 
-local call, pcall, sub = redis.call, redis.pcall, string.sub
 local plus, minus = actor .. '+', actor .. '-'
 local reply = {'OK', seq}
 
@@ -117,9 +121,8 @@ end
 if missing or sealed then return missing or sealed end
 
 -- Whatever can fail here does so before the first write.
-local issued = tonumber(settled[2])
--- include parts/stamps.lua
-looks_up = looks_up and counts[1] + counts[2] < FEW -- many new shards are looked up when they are entered in the index
+local changes = new_changes(registry, index, settled, counts[1] + counts[2])
+local stamp, changed, created, first_dot = changes.stamp, changes.changed, changes.created, changes.first_dot
 
 -- Redis refuses for lack of memory only before a script's first write, and PEXPIREAT needs none.
 if next(expiries) then call('HSET', registry, actor, record) end
@@ -142,48 +145,35 @@ local function refuse(i, err)
   reply[#reply + 1] = err.err or err
 end
 
--- include parts/less.lua
-
--- include parts/changes.lua
-
--- include parts/give_dot.lua
-
--- include parts/notes.lua
-
--- include parts/enter_notes.lua
-
--- include parts/moments.lua
-
--- include parts/stamp_all.lua
-
 -- A shard without a slot of ours is mostly a new one, or mostly not: asking for a group of them costs one command, and
 -- spares every member of a group that is all new, or all there, its second one.
-local GROUP, fresh_plus, from = 250, counts[1], #registry + 2
+local GROUP, fresh_plus, sub, from = 250, counts[1], string.sub, #registry + 2
 for first = 1, first_known - 1, GROUP do
   local last = math.min(first + GROUP, first_known) - 1
   local there = call('EXISTS', unpack(KEYS, first + 2, last + 2))
   local all_new, all_there = there == 0 and not next(expired), there > last - first
-  local its = all_new and (not stamp and dot or not looks_up and first_dot) -- of all of them, or each has its own
+  -- The dot of all of them, or each has its own.
+  local its = all_new and (not stamp and changes.dot or not changes.looks_up and first_dot)
   if its == first_dot then
     for i = first + 2, last + 2 do created[#created + 1] = sub(KEYS[i], from) end
   elseif its then
-    dot_used = true
+    changes.dot_used = true
   end
   for i = first, last do
     local key, total = KEYS[i + 2], ARGV[i + 12]
     field = i > fresh_plus and minus or plus
     if all_new then
-      call('HSET', key, field, total, 'd', its or dot_of(key))
-      if not its then has_changed(key) end
+      call('HSET', key, field, total, 'd', its or dot_of(changes, key))
+      if not its then has_changed(changes, key) end
     elseif not expired[i] then
       local new = pcall('HSETNX', key, field, total)
       if new == 1 then
-        if not all_there then give_dot(key) end
-        has_changed(key)
+        if not all_there then give_dot(changes, key) end
+        has_changed(changes, key)
       elseif new == 0 then
         if less(call('HGET', key, field), total) then
           call('HSET', key, field, total)
-          has_changed(key)
+          has_changed(changes, key)
         end
       else
         refuse(i, new)
@@ -216,12 +206,12 @@ for i = last_known + 1, floored do
   local new = not expired[i] and pcall('HSETNX', key, field, total)
   if new == 1 then
     if ARGV[v + 1] ~= '0' then call('HSET', key, '~' .. field, ARGV[v + 1]) end
-    give_dot(key)
-    has_changed(key)
+    give_dot(changes, key)
+    has_changed(changes, key)
   elseif new == 0 then
     if less(call('HGET', key, field), total) then
       call('HSET', key, field, total)
-      has_changed(key)
+      has_changed(changes, key)
     end
   elseif new then
     refuse(i, new)
@@ -241,8 +231,8 @@ for i = floored + 1, items do
     elseif told ~= there[1] then
       call('HSET', key, 'k', told)
     end
-    if not there[1] then give_dot(key) end
-    if told ~= there[1] then has_changed(key) end
+    if not there[1] then give_dot(changes, key) end
+    if told ~= there[1] then has_changed(changes, key) end
   end
   v = v + 1
 end
@@ -252,9 +242,9 @@ end
 
 record = 'o ' .. string.format('%.0f', seq) .. ' ' .. now .. ' ' .. rest
 local fields = {actor, record}
-if dot_used then
-  fields[3], fields[4] = 'n', highest
+if changes.dot_used then
+  fields[3], fields[4] = 'n', changes.highest
 end
-stamp_all(fields)
+stamp_all(changes, fields)
 call('HSET', registry, unpack(fields))
 return reply

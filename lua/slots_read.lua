@@ -10,7 +10,8 @@ REPLY  a list, one text per shard: field value field value ... parted by blanks;
 ERROR  WRONGTYPE in a shard's place: its text starts with "!" and is the error
 COST   O(fields); 1 command per shard, 2 where one is no hash; writes nothing
 ]]
-local texts, pcall, concat = {}, redis.pcall, table.concat
+-- include parts/calls.lua
+local texts, concat = {}, table.concat
 for i = 1, #KEYS do
   local fields = pcall('HGETALL', KEYS[i])
   if fields.err then

@@ -16,7 +16,12 @@ ERROR  BADARG ...       nothing written
 COST   O(items); up to 5 commands each; of a new shard, where changes are stamped, up to 2 more;
        of notes as in slots_merge
 ]]
-local registry, call, pcall = KEYS[1], redis.call, redis.pcall
+-- include parts/calls.lua
+-- include parts/open_changes.lua
+-- include parts/changes.lua
+-- include parts/give_dot.lua
+-- include parts/less.lua
+-- include parts/write_changes.lua
 local items = #KEYS - 2
 if #ARGV ~= 1 + 2 * items then
   return redis.error_reply('BADARG slots_seed: ' .. #KEYS .. ' keys, ' .. #ARGV .. ' arguments do not fit')
@@ -28,16 +33,8 @@ for i = 1, items do
   end
 end
 
--- include parts/settle.lua
--- If the server has no memory, or takes no writes, it must say so now, to the whole.
-if not made then call('HSET', registry, 'g', generation) end
--- include parts/stamps.lua
-
--- include parts/changes.lua
-
--- include parts/give_dot.lua
-
--- include parts/less.lua
+local changes = open_changes(KEYS[1], KEYS[2], ARGV[1], true)
+if not changes then return {'UNKNOWN'} end
 
 -- What is told is on top of a slot of - that stays: + has to be their sum. Returns whether that is more, or an error.
 local function raise_above(key, field, old, below, total)
@@ -73,19 +70,11 @@ for i = 1, items do
   if err then
     reply[i + 1] = '!' .. err
   elseif raised then
-    has_changed(key)
-    reply[i + 1] = give_dot(key) == 1 and '2' or '1'
+    has_changed(changes, key)
+    reply[i + 1] = give_dot(changes, key) == 1 and '2' or '1'
   else
     reply[i + 1] = '0'
   end
 end
--- include parts/notes.lua
-
--- include parts/enter_notes.lua
-
--- include parts/moments.lua
-
--- include parts/stamp_all.lua
-
--- include parts/stamped.lua
+write_changes(changes)
 return reply

@@ -1,9 +1,11 @@
--- Returns 1 if the key is new.
-local function give_dot(key)
-  local new = call('HSETNX', key, 'd', dot)
+-- include parts/calls.lua
+-- include parts/changes.lua
+-- Gives the shard a dot if it has none. Returns 1 if the shard is new, else 0.
+local function give_dot(changes, key)
+  local new = call('HSETNX', key, 'd', changes.dot)
   if new == 1 then
-    local its = dot_of(key)
-    if its ~= dot then call('HSET', key, 'd', its) end
+    local dot = dot_of(changes, key)
+    if dot ~= changes.dot then call('HSET', key, 'd', dot) end
   end
   return new
 end

@@ -1,9 +1,15 @@
--- Returns k, the name of this region's own entry, its totals by sign, and entries by name, if there are any: P, N, and
--- the floors of both; what was told of the own one is among them; and what is wrong with an entry, which is left out
--- then: of the own one, what is counted here. Nothing if there is no such key, or it is sealed; or nothing and an
--- error. What there is most of, short counts, goes a short way.
+-- include parts/calls.lua
+-- include parts/less.lua
+-- include parts/is_count.lua
+-- include parts/sums.lua
+local byte, find, sub, format = string.byte, string.find, string.sub, string.format
 local PLUS, MINUS, TILDE, AT, SLASH = byte('+-~@/', 1, 5)
-local function held(key, fields)
+
+-- Reads a shard's fields for other regions. Returns k, the name of this region's own entry, its totals by sign, and
+-- entries by name, if there are any: P, N, and the floors of both; what was told of the own one is among them; and what
+-- is wrong with an entry, which is left out then: of the own one, what is counted here. Nothing if there is no such
+-- key, or it is sealed; or nothing and an error. Most shards hold short counts, which are added as numbers.
+local function held(region, key, fields)
   if fields.err then
     local found = pcall('GET', key)
     if type(found) == 'string' and find(found, '^sealed ') then return nil end

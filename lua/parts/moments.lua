@@ -1,6 +1,7 @@
+-- include parts/calls.lua
 -- When versions were: `VERSION:SECONDS ...`, the earliest first. Of those of one second the first is kept, and of all
--- of them MOMENTS: the further back, the fewer, but those at both ends of a pause. So it is known how long what a peer
--- has not heard of has been waiting. Returns them with this version, or nothing if they have one of this second.
+-- of them MOMENTS: the further back, the fewer, but those at both ends of a pause. So it is known for how long a peer
+-- has not heard of a version. Returns them with this version, or nothing if they have one of this second.
 local MOMENTS = 16
 local function with_moment(known, version)
   local seconds = call('TIME')[1]
@@ -23,8 +24,8 @@ local function with_moment(known, version)
   return table.concat(versions, ' ')
 end
 
--- The same, of a version that is counted up alone.
-local function keep_moment(version)
+-- Keeps the moment of a version that is counted up alone.
+local function keep_moment(registry, version)
   local moments = with_moment(call('HGET', registry, 'h') or '', version)
   if moments then call('HSET', registry, 'h', moments) end
 end

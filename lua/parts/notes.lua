@@ -1,7 +1,10 @@
--- What a note or a flag tells of, as lua/parts/stamp_all.lua and enter_notes write them: its kind, and names. Kinds: m,
--- shards that were new; c, changed ones; either in capitals, where it tells of one name, with a newline in it; r, a
--- flag: one that was made again.
-local REMADE = '\nr\n'
+-- Returns a flag: the member of the index that marks the shard of this name as lost here and made again.
+local function flag_of(name)
+  return '\nr\n' .. name
+end
+
+-- Returns the kind of a note or a flag, as stamp_all and enter_notes write them, and its names. Kinds: m, shards that
+-- were new; c, changed ones; either in capitals, where it has one name, with a newline in it; r, a flag.
 local function names_in(note)
   local kind, from = string.match(note, '^\n(%a)%d*\n()')
   if kind ~= 'm' and kind ~= 'c' then return string.lower(kind or ''), {string.sub(note, from or 1)} end

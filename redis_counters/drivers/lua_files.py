@@ -21,10 +21,21 @@ def lua_folder() -> Path:
 
 @cache
 def text(script: Script) -> bytes:
-    """Return a script's text, with each part that it includes in the place of the line that says so."""
-    folder = lua_folder()
-    own = (folder / f"{script.value}.lua").read_bytes()
-    return _INCLUDE.sub(lambda line: (folder / line[1].decode()).read_bytes(), own)
+    """Return a script's text, with its parts in the places of the lines that include them."""
+    return _with_parts(f"{script.value}.lua", set())
+
+
+def _with_parts(name: str, included: set[str]) -> bytes:
+    """Return a file's text with its parts, and theirs; but for those that are ``included`` before."""
+
+    def part(line: re.Match[bytes]) -> bytes:
+        name = line[1].decode()
+        if name in included:
+            return b""
+        included.add(name)
+        return _with_parts(name, included)
+
+    return _INCLUDE.sub(part, (lua_folder() / name).read_bytes())
 
 
 @cache

@@ -1,37 +1,18 @@
-"""Just enough reading of Lua to hold the scripts to their rules: which keys they touch, which names they use."""
+"""Just enough reading of Lua to hold the scripts to their rules: which commands they run, on which keys."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-WORDS = "and break do else elseif end false for function if in local nil not or repeat return then true until while"
-KEYWORDS = frozenset(re.findall(r"\w+", WORDS))
-GLOBALS = frozenset({"redis", "KEYS", "ARGV", "string", "table", "math", "unpack", "tonumber", "type", "pairs", "next"})
 KEYLESS = frozenset({"TIME", "INFO"})
-KEY_NAMES = ("registry", "meta", "index", "key")
-FROM_KEYS = re.compile(r"(?:unpack\()?KEYS\b")
+KEY_NAMES = ("registry", "meta", "index", "key", "marks")
+FROM_KEYS = re.compile(rf"(?:unpack\()?KEYS\b|changes\.(?:{'|'.join(KEY_NAMES)})$")
 
 
 def code(text: str) -> str:
     """Return the text without comments."""
     return re.sub(r"--[^\n]*", "", re.sub(r"--\[\[.*?\]\]", "", text, flags=re.DOTALL))
-
-
-def undeclared(text: str) -> set[str]:
-    """Return the names that are neither local nor what Redis provides: globals, read or written."""
-    bare = re.sub(r"'[^'\n]*'", "''", code(text))
-    declared: set[str] = set(re.findall(r"\bfunction\s+(\w+)", bare))
-    for names in re.findall(r"\blocal\s+(?!function)([\w, ]+)", bare) + re.findall(
-        r"\bfor\s+([\w, ]+?)(?:=|\bin\b)", bare
-    ):
-        declared.update(re.findall(r"\w+", names))
-    for names in re.findall(r"\bfunction\s*\w*\(([^)]*)\)", bare):
-        declared.update(re.findall(r"\w+", names))
-    # No rule needs scopes: that a local is used where it is one is seen when the script runs.
-    used = set(re.findall(r"(?<![.\w])[A-Za-z_]\w*", bare))
-    globals_written = set(re.findall(r"^\s*(?!local\b)function\s+(\w+)", bare, re.MULTILINE))
-    return (used - KEYWORDS - GLOBALS - declared) | globals_written
 
 
 def calls(text: str, names: str) -> Iterator[list[str]]:
@@ -70,13 +51,13 @@ def keys_not_from_keys(text: str) -> list[str]:
     for left, right in re.findall(r"^\s*(?:local )?([\w, ]+?) = ([^\n]+)", bare, re.MULTILINE):
         names, values = re.findall(r"\w+", left), _arguments(right + ")", 0)
         for name, value in zip(names, values, strict=False):
-            if name in KEY_NAMES and not FROM_KEYS.match(value):
+            if name in KEY_NAMES and value != name and not FROM_KEYS.match(value):
                 wrong.append(f"{name} = {value}")
     for function, parameters in re.findall(r"function (\w+)\(([^)]*)\)", bare):
-        names = re.findall(r"\w+", parameters)
-        if "key" in names:
-            given = [arguments[names.index("key")] for arguments in calls(text, function)]
-            wrong.extend(f"{function}({one})" for one in given if not _is_key(one))
+        for place, name in enumerate(re.findall(r"\w+", parameters)):
+            if name in KEY_NAMES:
+                given = [arguments[place] for arguments in calls(text, function)]
+                wrong.extend(f"{function}({one})" for one in given if not _is_key(one))
     return wrong
 
 

@@ -11,7 +11,7 @@ from redis_counters import Counters
 from redis_counters.drivers import lua_files
 from redis_counters.protocol.wire.acl import CALLS
 from redis_counters.protocol.wire.commands import CONTRACTS, Script
-from tests.lua import source
+from tests.lua import names, source
 from tests.lua.calls import HIGHEST, Answer, Bucket, key
 from tests.lua.headers import Shape, header, parse
 from tests.lua.scenarios import SCENARIOS, at_most, denied
@@ -35,7 +35,8 @@ MOMENTS = {"at": "a time in seconds", "seconds": "the same"}
 STAMPED = {
     **NOTED,
     **MOMENTS,
-    "settled[3]": "versions count up from 1",
+    "settled[2] or '0'": "numbers of actors and dots count up from 1",
+    "stamp": "versions count up from 1",
     "settled[4] or '0'": "how many names are noted",
     "call('HGET', registry, 'p')": "the same",
 }
@@ -67,7 +68,6 @@ NUMBERS: dict[Script, dict[str, str]] = {
         "now": "a time in seconds",
         "time[2]": "microseconds of it",
         "recorded": "a number of a flush",
-        "settled[2]": "numbers of actors and dots count up from 1",
         **STAMPED,
     },
     Script.SLOTS_FOLD: {
@@ -99,10 +99,7 @@ NUMBERS: dict[Script, dict[str, str]] = {
         "now": "a time in seconds",
         "settled[2] or '0'": "the same",
     },
-    Script.KEYED_OPEN: {
-        "settled[2] or '0'": "numbers of actors and dots count up from 1",
-        **STAMPED,
-    },
+    Script.KEYED_OPEN: STAMPED,
     Script.ONCE_APPLY: {
         "text": "inside `whole`",
         "ARGV[2]": "length, milliseconds",
@@ -111,21 +108,11 @@ NUMBERS: dict[Script, dict[str, str]] = {
         "time[1]": "a time in seconds; a thousand times as much is below 2^53 too",
         "time[2]": "microseconds of a second",
         "after": "milliseconds of a slice",
-        "settled[2] or '0'": "numbers of actors and dots count up from 1",
         **STAMPED,
     },
-    Script.LIKES_APPLY: {
-        "settled[2] or '0'": "numbers of actors and dots count up from 1",
-        **STAMPED,
-    },
-    Script.SLOTS_SEED: {
-        "settled[2] or '0'": "numbers of actors and dots count up from 1",
-        **STAMPED,
-    },
-    Script.SHARDS_WIDEN: {
-        "settled[2] or '0'": "numbers of actors and dots count up from 1",
-        **STAMPED,
-    },
+    Script.LIKES_APPLY: STAMPED,
+    Script.SLOTS_SEED: STAMPED,
+    Script.SHARDS_WIDEN: STAMPED,
     Script.NARROW_OPEN: {"settled[2]": "numbers of actors and dots count up from 1"},
     Script.SHARD_SEAL: {},
     Script.SHARD_UNSEAL: {},
@@ -166,7 +153,6 @@ NUMBERS: dict[Script, dict[str, str]] = {
     Script.ENTRIES_MERGE: {
         "digits": TEN_DIGITS,
         "expiry": "a time in milliseconds",
-        "settled[2]": "numbers of actors and dots count up from 1",
         **STAMPED,
         **TIME,
     },
@@ -349,6 +335,8 @@ def test_every_key_comes_from_keys(script: Script) -> None:
         "local registry, actor = 'a' .. KEYS[1], ARGV[1]",
         "key = prefix .. name",
         "local function f(i, key) end\nf(1, name)",
+        "local function f(registry) end\nf(name)",
+        "local index = changes.name",
     ],
 )
 def test_a_key_that_is_made_up_is_seen(line: str) -> None:
@@ -371,14 +359,14 @@ def test_no_count_becomes_a_number(script: Script) -> None:
 
 @every_script
 def test_no_name_is_global(script: Script) -> None:
-    assert source.undeclared(text(script)) == set()
+    assert names.imported(text(script)) == set()
 
 
 @pytest.mark.parametrize(
     "line", ["total = 1", "local a = 1\nb = a", "for i = 1, 2 do c = i end", "function f() end", "local a = prnt(1)"]
 )
 def test_a_global_is_seen(line: str) -> None:
-    assert len(source.undeclared(line)) == 1
+    assert len(names.imported(line)) == 1
 
 
 def test_texts_never_contain_values(server: RealServer) -> None:

@@ -18,7 +18,7 @@ from tests.lua.regions import changes, enter, join, member, merge, note, notes, 
 from tests.lua.scenarios import denied, full_memory
 from tests.lua.test_changes_list import follow, version_of
 
-FEW, MOST = 50, 20_000  # of lua/parts/stamps.lua
+FEW, MOST = 50, 20_000  # of lua/parts/changes.lua
 NAMES = [key(i) for i in range(FEW)]
 A, B = key("a"), key("b")
 

@@ -9,13 +9,11 @@ import pytest
 
 from redis_counters.drivers import lua_files
 from redis_counters.protocol.wire.commands import Script
-from tests.lua import source
+from tests.lua import names, source
 
 FOLDER = lua_files.lua_folder()
 PARTS = sorted(path.stem for path in (FOLDER / "parts").iterdir())
-INCLUDES = {
-    script: re.findall(r"include.*?(\w+)\.lua", (FOLDER / f"{script.value}.lua").read_text()) for script in Script
-}
+_INCLUDE = re.compile(r"^-- include parts/(\w+)\.lua\n", re.MULTILINE)
 LONGEST = 5  # lines of code that two files may share: what is longer is a part
 
 
@@ -48,25 +46,79 @@ def test_what_stands_in_two_files_is_seen() -> None:
     assert {"parts/sums.lua", "another"} in runs(texts).values()
 
 
+every_file = pytest.mark.parametrize("file", sorted(files()))
+
+
+def part_text(part: str) -> str:
+    return files()[f"parts/{part}.lua"]
+
+
+def included(text: str) -> set[str]:
+    """Return the parts that a file includes, and those that they include."""
+    direct = set(_INCLUDE.findall(text))
+    return direct.union(*(included(part_text(part)) for part in direct))
+
+
+def given(part: str) -> set[str]:
+    """Return the names that a part defines for the file that includes it."""
+    lists = re.findall(r"^local (?:function )?([\w, ]+)", part_text(part), re.MULTILINE)
+    return {name for each in lists for name in re.findall(r"\w+", each)}
+
+
+def lacking(text: str) -> set[str]:
+    """Return the names that a file uses, and has neither itself nor from a part that it includes itself."""
+    return names.imported(text).difference(*map(given, _INCLUDE.findall(text)))
+
+
 @pytest.mark.parametrize("part", PARTS)
-def test_a_part_is_of_several_scripts(part: str) -> None:
-    """Once in each, word for word, where the line stands that says so."""
-    where = [script for script, parts in INCLUDES.items() if part in parts]
-    assert len(where) > 1
-    text = (FOLDER / "parts" / f"{part}.lua").read_text()
-    assert [lua_files.text(script).decode().count(text) for script in where] == [1] * len(where)
+def test_a_part_is_of_several_files(part: str) -> None:
+    """And once in each script that includes it, however many of its parts do."""
+    assert sum(part in _INCLUDE.findall(text) for text in files().values()) > 1
+    code = _INCLUDE.sub("", part_text(part))
+    for script in Script:
+        expected = part in included(files()[f"{script.value}.lua"])
+        assert lua_files.text(script).decode().count(code) == expected
+
+
+@every_file
+def test_includes_come_first(file: str) -> None:
+    """So no part can use what the including file defines."""
+    start = r"--\[\[\n.*?\n\]\]\n" if "/" not in file else ""
+    text = re.sub(start, "", files()[file], count=1, flags=re.DOTALL)
+    assert not _INCLUDE.search(re.sub(rf"\A(?:{_INCLUDE.pattern})*", "", text, flags=re.MULTILINE))
+
+
+@every_file
+def test_a_file_imports_what_it_includes(file: str) -> None:
+    """It has no other free names: all else that it needs is given to its functions. And it includes what it uses."""
+    text = files()[file]
+    assert lacking(text) == set()
+    used = names.imported(text)
+    assert [part for part in _INCLUDE.findall(text) if not given(part) & used] == []
+
+
+@every_file
+def test_a_free_name_is_seen(file: str) -> None:
+    """One that is local elsewhere, one that is read in a function within a function, one that is written."""
+    text = files()[file].rpartition("\nreturn ")[0] or files()[file]
+    for line in (
+        "local function f(key) return free .. key end local function g(free) end",
+        "local function f() return function() return free end end",
+        "local function f() free = 1 end",
+    ):
+        assert lacking(f"{text}\n{line}\n") == {"free"}
+    for part in _INCLUDE.findall(text):
+        assert lacking(files()[file].replace(f"-- include parts/{part}.lua\n", ""))
 
 
 @pytest.mark.parametrize("script", Script)
 def test_every_include_is_a_part(script: Script) -> None:
-    assert set(INCLUDES[script]) <= set(PARTS)
+    assert included(files()[f"{script.value}.lua"]) <= set(PARTS)
     assert "include" not in re.sub(r"--\[\[.*?\]\]", "", lua_files.text(script).decode(), flags=re.DOTALL)
 
 
 def test_parts_are_no_folder_within_folders() -> None:
-    """Includes are not looked for in parts."""
     assert all(Path(name).parent in (Path(), Path("parts")) for name in files())
-    assert not [part for part in PARTS if "-- include" in (FOLDER / "parts" / f"{part}.lua").read_text()]
 
 
 @pytest.mark.parametrize("script", Script)
