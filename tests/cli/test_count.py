@@ -10,6 +10,7 @@ import pytest
 
 from redis_counters.cli.counting import lines as reading
 from tests.cli.commands import run, values
+from tests.selection import most
 from tests.servers import RealServer
 
 AWKWARD = b"a\nb\n\na\r\n\xff\xfe\n a\na \n\n\x00\n{x}*\nb\tb\n\x0b\n\x1b[2J\n\xc2\x85\nlast without newline"
@@ -29,7 +30,7 @@ def test_a_line_is_its_bytes(server: RealServer) -> None:
     assert values(server, [*wanted, b"a\r\n", b"last"]) == wanted
 
 
-@pytest.mark.parametrize("text", [b"", b"\n", b"\n\n", b"a", b"a\n"])
+@pytest.mark.parametrize("text", most([b"", b"\n", b"\n\n", b"a", b"a\n"], every=3, why="a command each"))
 def test_smallest_inputs(any_server: RealServer, text: bytes) -> None:
     """An empty input has no line, a newline is one empty line."""
     result = run(any_server, "count", "--json", stdin=text)
@@ -60,6 +61,7 @@ def test_prefix_and_what_was_there_before(any_server: RealServer) -> None:
     }
 
 
+@pytest.mark.slow("megabytes")
 def test_many_blocks(any_server: RealServer, tmp_path: Path) -> None:
     """Lines on the edge between two blocks are counted once, in a file and in a pipe."""
     text = b"".join(b"%d\n" % (number * 7919 % 5000) for number in range(600_000))

@@ -244,6 +244,7 @@ def read_until(crew: Crew, done: Callable[[], bool]) -> None:
         crew.read(0.1)
 
 
+@pytest.mark.slow("a benchmark")
 def test_bench_compares_four_ways_and_leaves_no_key(any_server: RealServer) -> None:
     any_server.client().set("mine", 1)
     done = run(any_server, "bench", "--seconds", "0.1", "--json")

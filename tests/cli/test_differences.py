@@ -101,6 +101,7 @@ def test_a_counter_that_has_expired_by_a_regions_own_clock_is_not_lost() -> None
     assert closed(gap, state_of(b""), 9000)
 
 
+@pytest.mark.slow("five commands")
 def test_what_peers_had_more_of_is_told_until_it_has_another_dot() -> None:
     """Also when the region has counted more since; but not where that is all floor, as what was moved is."""
 

@@ -369,6 +369,7 @@ def test_any_client(any_server: RealServer, options: dict[str, object]) -> None:
     assert PROBLEM not in levels(examine(any_server.client(**options))).values()
 
 
+@pytest.mark.slow("three commands")
 def test_command_on_an_evicting_server(private_server: RealServer) -> None:
     """The command reports the policy, and fails for one that evicts counters."""
     client = private_server.client()
@@ -424,6 +425,7 @@ def obstacles(found: list[dict[str, str]]) -> list[dict[str, str]]:
     return [row for row in found if row["level"] == "problem"]
 
 
+@pytest.mark.slow("four commands")
 def test_what_fails_for_another_reason_is_not_forbidden(private_server: RealServer) -> None:
     """A database that is not there, no memory left: one problem, with its cause."""
     (row,) = obstacles(rows(None, f"redis://{private_server.host}:{private_server.port}/99"))

@@ -19,6 +19,7 @@ from tests.cli.commands import run
 from tests.servers import RealServer
 
 
+@pytest.mark.slow("four commands")
 def test_unknown_counter(any_server: RealServer) -> None:
     """A counter that nobody counted is one empty shard of value 0, also in a new namespace; nothing is made."""
     shard = {"shard": 0, "bucket": 11, "key": "{rc:11}:c:0:nobody", "dot": None, "value": 0}
@@ -59,6 +60,7 @@ def test_slots_of_a_live_writer(any_server: RealServer) -> None:
     assert all(re.fullmatch(r"\d s ago", line[5]) for line in lines[2:])
 
 
+@pytest.mark.slow("three commands")
 def test_base_after_close(any_server: RealServer) -> None:
     """What a process counted that has ended is in the base."""
     run(any_server, "incr", "likes", "5")
@@ -68,6 +70,7 @@ def test_base_after_close(any_server: RealServer) -> None:
     assert (report["value"], shard["base"], shard["slots"]) == (3, {"+": 5, "-": 2}, [])
 
 
+@pytest.mark.slow("two commands")
 def test_floor_after_a_deletion(any_server: RealServer) -> None:
     """A key deleted under a live writer: what it had counted is under a floor."""
     client = any_server.client()
@@ -152,6 +155,7 @@ def test_every_shard_is_shown(any_server: RealServer) -> None:
     assert sum(shard["value"] for shard in report["shards"]) == 30
 
 
+@pytest.mark.slow("several commands")
 def test_a_field_that_is_no_count(any_server: RealServer) -> None:
     """What somebody else wrote into the hash is told, in one line."""
     run(any_server, "incr", "likes")
@@ -195,6 +199,7 @@ def test_an_age_is_short(before: int, text: str) -> None:
     assert inspect_command._age(replace(view, age=before), 0.0) == text
 
 
+@pytest.mark.slow("three commands")
 def test_what_each_region_counted_and_since_when_that_is_known(any_server: RealServer) -> None:
     """As exchanges record it, per bucket of the counter; of one that was heard of by others it is not known."""
     with Counters.from_url(any_server.url, region="eu") as counters:

@@ -120,7 +120,7 @@ def test_regions_before_the_command_are_refused() -> None:
     assert b"secret" not in done.stderr
 
 
-@pytest.mark.parametrize("link", ["eu", "eu:eu", "eu:ap", "eu:us:eu", ":"])
+@pytest.mark.parametrize("link", most(["eu", "eu:eu", "eu:ap", "eu:us:eu", ":"], every=3, why="a command each"))
 def test_a_link_is_between_two_of_the_regions(link: str) -> None:
     done = run(None, "exchange", "--region", "eu=redis://a", "--region", "us=redis://b", "--link", link)
     assert (done.returncode, done.stdout) == (2, b"")
@@ -177,6 +177,7 @@ def test_along_links_all_hear_of_all(servers: list[RealServer]) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.slow("it goes on for a while")
 def test_it_goes_on_until_a_signal(servers: list[RealServer], number: signal.Signals) -> None:
     """Quiet in a pipe, and it ends cleanly."""
     process = start(servers[0], "exchange", *arguments(servers[:2]))
@@ -200,6 +201,7 @@ def test_with_json_it_prints_lines(servers: list[RealServer]) -> None:
     ended_by(process)
 
 
+@pytest.mark.slow("waits for a region that is down")
 def test_a_region_that_is_down_is_told_of_and_delays_nothing(servers: list[RealServer]) -> None:
     nowhere = ["--region", f"ap=redis://:secret@127.0.0.1:{NOWHERE}"]
     add(servers[0], "likes", 4)
@@ -217,6 +219,7 @@ def test_a_region_that_is_down_is_told_of_and_delays_nothing(servers: list[RealS
     ended_by(process)
 
 
+@pytest.mark.slow("waits for a region that is down")
 def test_a_region_that_is_back_is_told_of(servers: list[RealServer]) -> None:
     """In words: which way it was is not enough."""
     link = LossyLink(servers[1].url)
@@ -256,6 +259,7 @@ def test_at_the_end_of_once_a_column_without_errors_is_left_out_on_a_terminal(se
 # -- regions
 
 
+@pytest.mark.slow("clusters")
 def test_a_cluster_and_a_single_server(servers: list[RealServer], any_cluster: Cluster) -> None:
     """One region is a cluster of three primaries: exchanged, listed and compared like others."""
     where = [f"--region=eu={any_cluster.url}", f"--region=us={servers[0].url}"]
@@ -272,6 +276,7 @@ def test_a_cluster_and_a_single_server(servers: list[RealServer], any_cluster: C
     assert told("verify", *where)["shards"] == 200
 
 
+@pytest.mark.slow("several commands")
 def test_an_entry_has_one_size(servers: list[RealServer]) -> None:
     """In what an exchange tells of itself, and in the list: what its name and its text take."""
     add(servers[0], "likes", 4)
@@ -284,6 +289,7 @@ def test_an_entry_has_one_size(servers: list[RealServer]) -> None:
     assert once["pairs"][0]["lag"] == 0
 
 
+@pytest.mark.slow("several commands")
 def test_list_shows_who_takes_part_and_how_far_apart_they_are(servers: list[RealServer]) -> None:
     add(servers[0], "likes", 4)
     exchange(servers[:2])
@@ -315,6 +321,7 @@ def an_hour_passes(server: RealServer) -> None:
             client.hset(key, "h", b" ".join(earlier))
 
 
+@pytest.mark.slow("eight commands")
 def test_lag_is_the_age_of_the_oldest_change_that_is_not_told(servers: list[RealServer]) -> None:
     """No exchange runs any more: what was counted last waits since then, and not since the exchange ended."""
     add(servers[0], "likes", 4)
@@ -378,6 +385,7 @@ def test_a_region_that_does_not_answer_is_told_of(servers: list[RealServer]) -> 
     assert b"likes\t3\t0\t?\n" in run(None, *words).stdout
 
 
+@pytest.mark.slow("six commands")
 def test_add_and_evict(servers: list[RealServer]) -> None:
     """A third region is added, and takes part; evicted, it is told nothing more, and what it counted stays."""
     exchange(servers[:2])
@@ -404,6 +412,7 @@ def test_nothing_is_known_of_regions_that_do_not_answer() -> None:
     assert b"likes\t?\n" in run(None, "regions", "list", "likes", *regions).stdout
 
 
+@pytest.mark.slow("five commands")
 def test_an_evicted_region_comes_back(servers: list[RealServer]) -> None:
     """What it counted meanwhile counts once."""
     add(servers[2], "likes", 5)
@@ -460,6 +469,7 @@ def test_regions_with_different_numbers_of_buckets_are_listed(servers: list[Real
 
 
 @pytest.mark.parametrize("renew", [False, True])
+@pytest.mark.slow("a dozen commands")
 def test_a_region_is_restored_from_a_backup(servers: list[RealServer], renew: bool) -> None:
     """What others have of it comes back; what is counted anew is added, if it was renewed, and does not show if not."""
     eu = servers[0].client()
@@ -606,6 +616,7 @@ def test_verify_finds_what_no_index_has(servers: list[RealServer]) -> None:
 
 
 @pytest.mark.parametrize("known", [True, False])
+@pytest.mark.slow("six commands")
 def test_what_is_only_noted_is_seen(servers: list[RealServer], known: bool) -> None:
     """Of large flushes: as behind, and as not pulled yet; new counters, and such as were pulled before."""
     names = [f"name:{n}" for n in range(2_000)]
@@ -677,6 +688,7 @@ def test_what_differs_is_asked_for_by_pages(servers: list[RealServer]) -> None:
 
 
 @pytest.mark.parametrize("entered", [True, False])
+@pytest.mark.slow("five commands")
 def test_what_has_changed_counts_as_such_though_it_is_only_noted(servers: list[RealServer], entered: bool) -> None:
     """And once, however often it was noted; not what was noted before."""
     exchange(servers[:2])

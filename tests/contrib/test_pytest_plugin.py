@@ -153,6 +153,7 @@ PYTEST_ASYNCIO = ["-p", "pytest_asyncio.plugin", *(part for option in OPTIONS fo
         pytest.param(UNUSED, [], 1, id="unused"),
     ],
 )
+@pytest.mark.slow("a run of pytest each")
 def test_fixtures(tmp_path: Path, text: str, arguments: list[str], passed: int) -> None:
     assert f"{passed} passed" in run(tmp_path, text, *arguments)
 

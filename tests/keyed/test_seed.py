@@ -219,6 +219,7 @@ def test_housekeeping_leaves_seeds_alone(any_server: RealServer) -> None:
         assert [view.state for view in shown.actors.values()] == ["seed"]
 
 
+@pytest.mark.slow("several commands")
 def test_the_command_shows_a_seed(any_server: RealServer) -> None:
     with Counters(any_server.client()) as counters:
         counters.seed("c", 7, "t")

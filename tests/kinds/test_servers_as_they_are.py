@@ -116,6 +116,7 @@ def test_no_script_touches_a_key_that_is_not_declared(any_server: RealServer, fa
     assert seen > 500
 
 
+@pytest.mark.slow("every command")
 def test_none_does_whatever_it_answers(any_server: RealServer) -> None:
     """As above, for every answer of every script."""
     seen = set()
@@ -137,6 +138,7 @@ def test_none_does_whatever_it_answers(any_server: RealServer) -> None:
 
 
 @pytest.mark.parametrize("shards", [16, 64])
+@pytest.mark.slow("pairs of servers")
 def test_shards_lie_on_all_primaries(any_server: RealServer, shards: int) -> None:
     """Were it a cluster of three: every counter with sixteen shards has some on each, and no more than its share."""
     with any_server.client() as client, Counters(client, shards=shards) as counters:

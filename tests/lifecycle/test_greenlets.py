@@ -103,6 +103,7 @@ def test_patched_first(any_server: RealServer, library: str) -> None:
 
 @forks
 @pytest.mark.parametrize("when", ["imported", "made", "forked"])
+@pytest.mark.slow("a process each")
 def test_gevent_patches_late(any_server: RealServer, when: str) -> None:
     """After the import, after the client is made, in a child whose parent has used it: all counts are there."""
     needs_package("gevent")
@@ -170,6 +171,7 @@ def test_gevent_patches_what_is_in_use(any_server: RealServer) -> None:
 
 
 @pytest.mark.parametrize("when", ["imported", "made", "used"])
+@pytest.mark.slow("a process each")
 def test_eventlet_patches_late(any_server: RealServer, when: str) -> None:
     """It takes away what redis-py uses; so the first call says what to do, in place of waiting for ever."""
     needs_package("eventlet")

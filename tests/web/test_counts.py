@@ -124,6 +124,7 @@ def test_ours_is_the_number_of_users_who_like(fresh: Page) -> None:
     settled(fresh, sum(expected))
 
 
+@pytest.mark.slow("many clicks")
 def test_two_tabs_that_disagree(fresh: Page) -> None:
     """One user likes and unlikes the same post from several tabs at once: however it ends, all know the same."""
 
@@ -208,6 +209,7 @@ def test_browsers_that_go_away_while_workers_die(fresh: Page) -> None:
     settled(fresh)
 
 
+@pytest.mark.slow("a crowd clicks")
 def test_a_crowd_over_a_bad_link(fresh: Page) -> None:
     """What one worker is told to switch is so for all. INCR goes wrong with lost replies, redis-counters does not."""
     with fresh.browser() as ann:
