@@ -1,5 +1,6 @@
 """``make test`` runs most tests, ``make test-all`` every one: by these rules a test is left to the second.
 
+Of what takes seconds a few stay, so that each layer is run: a demo of each kind, a web server, a block of schedules.
 pytest runs the same most tests; ``--all`` every one, ``--rest`` those that were left.
 """
 

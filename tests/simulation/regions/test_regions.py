@@ -15,12 +15,12 @@ from tests.simulation.regions.campaign import run_seeds
 from tests.simulation.regions.plan import FATES, FAULTS, Plan, make_plan
 from tests.simulation.regions.steps import STEPS, run, shorten
 
-BLOCKS = 10
-SEEDS = 50  # of a block
+BLOCKS = 20
+SEEDS = 25  # of a block
 MOST = 6000  # schedules until a broken rule must be caught; mostly the first few do
 
 
-@pytest.mark.parametrize("block", most(range(BLOCKS), every=5, why="more of the same"))
+@pytest.mark.parametrize("block", most(range(BLOCKS), every=7, why="more of the same"))
 def test_every_schedule_comes_to_what_was_counted(block: int) -> None:
     count = run_seeds(range(block * SEEDS, (block + 1) * SEEDS))
     told = [f"seed {seed}: {what}\n{shorten(make_plan(seed)).to_json()}" for seed, what in count.wrong[:1]]
