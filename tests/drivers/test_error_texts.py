@@ -34,6 +34,12 @@ def test_a_sentence_of_others_goes_on(error: exceptions.RedisError) -> None:
     assert str(error).rstrip(".") in str(translate(error))
 
 
+def test_a_server_that_loads_is_not_away() -> None:
+    """To redis-py that is a broken connection."""
+    said = str(translate(exceptions.BusyLoadingError("Redis is loading the dataset in memory.")))
+    assert said == "LOADING Redis is loading the dataset in memory"
+
+
 def test_so_does_an_error_of_redis() -> None:
     """The answer to a script when Redis is out of memory, as Redis 7 puts it."""
     said = "command not allowed when used memory > 'maxmemory'. script: 30ebb9, on @user_script:154."
