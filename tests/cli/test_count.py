@@ -22,12 +22,12 @@ def expected(text: bytes) -> Counter[bytes]:
     return Counter(lines[:-1] if lines[-1] == b"" else lines)
 
 
-def test_a_line_is_its_bytes(server: RealServer) -> None:
+def test_a_line_is_its_bytes(any_server: RealServer) -> None:
     """Nothing is trimmed, decoded or left out; nothing is printed in a pipe."""
-    result = run(server, "count", stdin=AWKWARD)
+    result = run(any_server, "count", stdin=AWKWARD)
     assert (result.returncode, result.stdout, result.stderr) == (0, b"", b"")
     wanted = expected(AWKWARD)
-    assert values(server, [*wanted, b"a\r\n", b"last"]) == wanted
+    assert values(any_server, [*wanted, b"a\r\n", b"last"]) == wanted
 
 
 @pytest.mark.parametrize("text", most([b"", b"\n", b"\n\n", b"a", b"a\n"], every=3, why="a command each"))

@@ -34,21 +34,21 @@ def value(bucket: Bucket, shard: bytes = A) -> int:
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(told=st.lists(texts.map(lambda text: text.replace(b" 1790000000000", b" 0")), min_size=1, max_size=4))
-def test_it_is_the_merge_of_the_algebra(bucket: Bucket, told: list[bytes]) -> None:
+def test_it_is_the_merge_of_the_algebra(any_bucket: Bucket, told: list[bytes]) -> None:
     """Of any states in any order, repeated and late: the larger of each field."""
-    bucket.client.flushall()
-    join(bucket)
-    bucket.client.hset(A, mapping={"d": "gen00.7", "gen00.1.own+": 2**62, "1+": 2**62, "~gen00.1.own+": 7})
-    expected = state(bucket)
+    any_bucket.client.flushall()
+    join(any_bucket)
+    any_bucket.client.hset(A, mapping={"d": "gen00.7", "gen00.1.own+": 2**62, "1+": 2**62, "~gen00.1.own+": 7})
+    expected = state(any_bucket)
     for text in [*told, *reversed(told)]:
-        assert repair(bucket, (A, text))[0] == "OK"
+        assert repair(any_bucket, (A, text))[0] == "OK"
         expected = expected.merge(parse_text(text))
-        assert state(bucket).counts == expected.counts
-        assert max(state(bucket).shards, 1) == max(expected.shards, 1)
-        assert value(bucket) == expected.value
-    before = bucket.everything()
-    assert repair(bucket, *((A, text) for text in told))[2] == 0
-    assert bucket.everything() == before
+        assert state(any_bucket).counts == expected.counts
+        assert max(state(any_bucket).shards, 1) == max(expected.shards, 1)
+        assert value(any_bucket) == expected.value
+    before = any_bucket.everything()
+    assert repair(any_bucket, *((A, text) for text in told))[2] == 0
+    assert any_bucket.everything() == before
 
 
 def test_totals_are_compared_exactly(bucket: Bucket) -> None:

@@ -48,17 +48,17 @@ def fields_of(shard: SlotMap, others: Entries, own: Entries) -> dict[bytes, byte
     without=st.sampled_from([b"", b"eu", b"us", b"here"]),
 )
 def test_it_tells_what_the_algebra_says(
-    bucket: Bucket,
+    any_bucket: Bucket,
     shard: SlotMap,
     others: Entries,
     own: Entries,
     without: bytes,
 ) -> None:
     """Of any fields; of the region that asks, only what has a floor."""
-    bucket.client.flushall()
+    any_bucket.client.flushall()
     fields = fields_of(shard, others, own)
-    bucket.client.hset(A, mapping=fields)  # type: ignore[arg-type]
-    (text,) = read(bucket, A, region=b"here", without=without)
+    any_bucket.client.hset(A, mapping=fields)  # type: ignore[arg-type]
+    (text,) = read(any_bucket, A, region=b"here", without=without)
     expected = parse_fields(fields, b"here")
     assert text == as_text(expected.without(without) if without else expected)
     assert parse_text(text) == (expected.without(without) if without else expected)

@@ -52,7 +52,7 @@ def counting(bucket: Bucket, *, joined: bool = False) -> bytes:
     joined=st.booleans(),
 )
 def test_it_is_the_reset_of_the_algebra(
-    bucket: Bucket,
+    any_bucket: Bucket,
     shard: SlotMap,
     others: dict[bytes, tuple[int, ...]],
     own: dict[bytes, tuple[int, ...]],
@@ -60,31 +60,31 @@ def test_it_is_the_reset_of_the_algebra(
     joined: bool,
 ) -> None:
     """Of any shard: it answers what there was; then the same is there with floors as high as the totals."""
-    bucket.client.flushall()
-    bucket.actor()
+    any_bucket.client.flushall()
+    any_bucket.actor()
     fields = format_fields(shard)
     for place, entry in [*others.items(), *((b"/" + dot, entry) for dot, entry in own.items())]:
         for prefix, numbers in ((b"@", entry[:2]), (b"~@", entry[2:])):
             fields |= {prefix + place + s: b"%d" % n for s, n in zip((b"+", b"-"), numbers, strict=True) if n}
     if not fields:
         return
-    bucket.client.hset(A, mapping=fields)  # type: ignore[arg-type]
+    any_bucket.client.hset(A, mapping=fields)  # type: ignore[arg-type]
     if joined:
-        bucket.client.hset(REGISTRY, "v", 41)
+        any_bucket.client.hset(REGISTRY, "v", 41)
     before = parse_fields({b"d": b"gen00.2", **fields})
-    _, told = bucket.reset(A, delete=int(delete))
+    _, told = any_bucket.reset(A, delete=int(delete))
     assert entries_of(told).counts == before.counts
     assert isinstance(told, bytes)
     assert as_text(entries_of(told)) == (b"0 0 " + told).rstrip()
-    after = state(bucket)
-    assert value(bucket) == after.value == 0
+    after = state(any_bucket)
+    assert value(any_bucket) == after.value == 0
     if not delete or joined:
         for place in before.places():
             plus, minus = before.entry(place)[:2]
             assert after.entry(place) == [plus, minus, plus, minus]
     if shard.dot not in own:  # else what a peer had of the lost is to be told again, and counts first
-        bucket.client.hincrby(A, "g.9.late+", 5)
-        assert value(bucket) == 5
+        any_bucket.client.hincrby(A, "g.9.late+", 5)
+        assert value(any_bucket) == 5
 
 
 def test_what_was_counted_is_gone_and_what_comes_counts(bucket: Bucket) -> None:

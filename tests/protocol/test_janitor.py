@@ -22,9 +22,9 @@ CLIENTS = 2000
 
 
 @pytest.mark.slow("two thousand clients")
-def test_two_thousand_short_lived_clients_leave_nothing_behind(server: RealServer) -> None:
+def test_two_thousand_short_lived_clients_leave_nothing_behind(any_server: RealServer) -> None:
     """The value is 2,000 before, during and after; in the end there is a base, and what a registry keeps of itself."""
-    house = House(server.client())
+    house = House(any_server.client())
     for _ in range(CLIENTS):
         house.short_lived(b"visits")
 
