@@ -16,33 +16,43 @@ from typer.core import TyperCommand, TyperGroup
 
 import redis_counters
 from redis_counters.cli import options, output
-from redis_counters.cli.actors import actors, fold
+from redis_counters.cli.actors import actors
 from redis_counters.cli.bench import bench
 from redis_counters.cli.count import count
+from redis_counters.cli.delete import delete
+from redis_counters.cli.demo import demo
 from redis_counters.cli.doctor import doctor
 from redis_counters.cli.exchange import exchange
-from redis_counters.cli.get import delete, get, incr, reset
+from redis_counters.cli.fold import fold
+from redis_counters.cli.get import get
+from redis_counters.cli.incr import incr
 from redis_counters.cli.inspect import inspect
 from redis_counters.cli.regions import regions
+from redis_counters.cli.reset import reset
 from redis_counters.cli.reshard import reshard
 from redis_counters.cli.verify import verify
-from redis_counters.demo.command import demo
 from redis_counters.drivers.redis_py.errors import translate, translate_reply
 from redis_counters.errors import CounterError, Unavailable, UsageError
 
 PROGRAM = "redis-counters"
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+COMMANDS: list[Callable[..., None]] = [
+    *(count, get, incr, reset, delete, inspect),
+    *(actors, fold, reshard),
+    *(exchange, regions, verify),
+    *(doctor, bench, demo),
+]
 
 
-class _Help(TyperCommand):
-    """A command whose help shows -h as what it is, a flag: new versions of typer say <bool>, as if it took a value."""
+class _Command(TyperCommand):
+    """A command whose help shows -h as a flag: new versions of typer say <bool>, as if it took a value."""
 
     def get_help_option(self, ctx: Any) -> Any:
         return _as_a_flag(super().get_help_option(ctx))
 
 
-class _GroupHelp(TyperGroup):
-    """The same of all commands together."""
+class _Group(TyperGroup):
+    """The same for all commands together."""
 
     def get_help_option(self, ctx: Any) -> Any:
         return _as_a_flag(super().get_help_option(ctx))
@@ -56,43 +66,25 @@ def _as_a_flag(option: Any) -> Any:
 
 app = typer.Typer(
     name=PROGRAM,
-    cls=_GroupHelp,
+    cls=_Group,
     help="Exact counters on Redis and Valkey: count, read, look inside, check the server.",
     epilog="Exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted. 'redis-counters COMMAND --help' tells more.",
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-def _add(command: Callable[..., None], **settings: Any) -> None:
-    """Make a function a command. Its docstring is the help: one line a paragraph, for typer keeps line breaks."""
-    paragraphs = cleandoc(command.__doc__ or "").split("\n\n")
-    text = "\n\n".join(" ".join(text.split()) for text in paragraphs)
-    app.command(cls=_Help, help=text, context_settings=settings)(command)
-
-
-_add(count)
-_add(get)
-_add(incr, ignore_unknown_options=True)  # a negative amount looks like an option
-_add(reset)
-_add(delete)
-_add(inspect)
-_add(actors)
-_add(fold)
-_add(reshard)
-_add(exchange)
-_add(regions)
-_add(verify)
-_add(doctor)
-_add(bench)
-_add(demo)
+for _command in COMMANDS:
+    # The docstring is the help: one line a paragraph, for typer keeps line breaks.
+    _paragraphs = [" ".join(text.split()) for text in cleandoc(_command.__doc__ or "").split("\n\n")]
+    # A negative amount of incr looks like an option.
+    _settings = {"ignore_unknown_options": _command is incr}
+    app.command(cls=_Command, help="\n\n".join(_paragraphs), context_settings=_settings)(_command)
 
 
 def show_version(wanted: bool) -> None:
     """Print the version and end."""
     if wanted:
-        output.print_lines([f"{PROGRAM} {redis_counters.__version__}".encode()])
+        output.print_lines([f"{PROGRAM} {redis_counters.__version__}"])
         raise typer.Exit
 
 
@@ -113,9 +105,7 @@ def common(
         raise UsageError("--region NAME=URL stands after the command")
     given = {"url": url, "namespace": namespace, "region": region, "as_json": as_json or None}
     defaults = {name: value for name, value in given.items() if value is not None}
-    context.default_map = dict.fromkeys(
-        (command.callback.__name__ for command in app.registered_commands if command.callback), defaults
-    )
+    context.default_map = {command.__name__: defaults for command in COMMANDS}
     if context.invoked_subcommand is None:
         print(context.get_help())
         raise typer.Exit(USAGE)
@@ -123,9 +113,11 @@ def common(
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code. A failure is one line on standard error, never a traceback."""
-    # What the library logs is told by the error in the end; on the terminal it would stand beside it.
+    # The library's log repeats the error that is printed in the end.
     logging.getLogger("redis_counters").addHandler(logging.NullHandler())
     output.open_closed_streams()
+    url_from = "--url" if any(each.startswith("--url") for each in arguments) else ""
+    url_from = url_from or (options.URL_VARIABLE if options.URL_VARIABLE in os.environ else "")
     try:
         code = app(args=list(arguments), prog_name=PROGRAM, standalone_mode=False)
         with output.standard_output():
@@ -138,13 +130,12 @@ def run(arguments: Sequence[str]) -> int:
         output.forget_standard_output()
         return _failed(error, FAILED)
     except UsageError as error:
-        return _failed(error, USAGE, before=_giver_of_url(arguments) if str(error).startswith("url ") else "")
+        return _failed(error, USAGE, before=f"{url_from}: " if url_from and str(error).startswith("url ") else "")
     except redis.ResponseError as error:  # doctor and bench use a client of redis-py themselves
         return _failed(translate_reply(error), FAILED)
     except (redis.RedisError, RedisClusterException, Unavailable) as error:
         known = translate(error) or error
-        said = options.URL_VARIABLE in os.environ or any(argument.startswith("--url") for argument in arguments)
-        lost = "not reachable" in str(known) and not said and not str(known).startswith("region ")
+        lost = "not reachable" in str(known) and not url_from and not str(known).startswith("region ")
         return _failed(known, FAILED, options.WHERE if lost else "")
     except (CounterError, OSError) as error:
         return _failed(error, FAILED)
@@ -158,14 +149,8 @@ def run(arguments: Sequence[str]) -> int:
         return _failed(error, USAGE, f"{context.command_path if context else PROGRAM} --help tells more")
 
 
-def _giver_of_url(arguments: Sequence[str]) -> str:
-    if any(argument.startswith("--url") for argument in arguments):
-        return "--url: "
-    return f"{options.URL_VARIABLE}: " if options.URL_VARIABLE in os.environ else ""
-
-
 def _failed(error: Exception, code: int, hint: str = "", before: str = "") -> int:
-    # The errors of the command-line parser, whose class typer does not export, tell their message by a method.
+    # Errors of the command-line parser, whose class typer does not export, give their message by a method.
     text = error.format_message() if hasattr(error, "format_message") else str(error)
     text = " ".join(text.split()) or type(error).__name__
     output.complain(before + (f"{text.rstrip('.')}; {hint}" if hint else text))

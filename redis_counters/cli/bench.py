@@ -19,15 +19,15 @@ from redis_counters.cli import options, output
 from redis_counters.drivers.urls import open_url
 from redis_counters.protocol.wire.keys import DEFAULT_BUCKETS, KeySpace, meta_key, namespace_bytes
 
-PIPELINE = 1000
+_PIPELINE = 1000
 COLUMNS = ["one process", "increments", "seconds", "per second", "times INCR"]
-MOST_DISTINCT = 50_000  # names, so that the scratch keys stay few
+_MAX_NAMES = 50_000  # names, so that the scratch keys stay few
 _CHUNK = 1000  # keys removed by one command
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """So many increments took so long, until all of them were in Redis; and what Redis holds."""
+    """The time of increments, until all of them were in Redis; ``found``: what Redis holds."""
 
     what: str
     increments: int
@@ -44,17 +44,7 @@ def bench(
     url: options.Url = options.DEFAULT_URL,
     namespace: options.Namespace = options.DEFAULT_NAMESPACE,
     region: options.Region = options.DEFAULT_REGION,
-    seconds: Annotated[
-        float,
-        typer.Option(
-            "--seconds",
-            metavar="SECONDS",
-            min=0.05,
-            max=60,
-            callback=options.a_number,
-            help="For each way of counting.",
-        ),
-    ] = 1.0,
+    seconds: Annotated[float, options.seconds("--seconds", "For each way of counting.", 0.05, 60)] = 1.0,
     as_json: options.Json = False,
 ) -> None:
     """Compare INCR with redis-counters on your server: increments per second until they are in Redis, one process.
@@ -71,7 +61,7 @@ def bench(
             (r.what, f"{r.increments:,}", f"{r.seconds:.2f}", f"{r.rate:,.0f}", f"{r.rate / slowest:,.1f}")
             for r in results
         ]
-        output.print_table("", COLUMNS, cells, numbers=COLUMNS[1:], aligned=True)
+        output.print_table(COLUMNS, cells, numbers=COLUMNS[1:], aligned=True)
     for r in results:
         if r.found != r.increments:
             output.complain(f"{r.what}: issued {r.increments:,}, found {r.found:,}")
@@ -80,8 +70,8 @@ def bench(
 
 
 def run(url: str, namespace: str, region: str, seconds: float) -> list[Result]:
-    """Measure the four ways of counting, each for about ``seconds``, in keys of this namespace, and remove these."""
-    scratch, distinct = namespace_bytes(namespace), [f"name:{number}" for number in range(MOST_DISTINCT)]
+    """Measure four ways of counting, each for about ``seconds``, in keys of this namespace, which are removed."""
+    scratch, distinct = namespace_bytes(namespace), [f"name:{number}" for number in range(_MAX_NAMES)]
     opened = open_url(url, asyncio=False)
     with ExitStack() as stack:
         stack.callback(opened.stop_all)
@@ -100,7 +90,7 @@ def run(url: str, namespace: str, region: str, seconds: float) -> list[Result]:
 
 @contextmanager
 def _scratch(client: redis.Redis, namespace: bytes, distinct: list[str]) -> Iterator[None]:
-    """No key of ours is left afterwards; where something else has failed, that is what is told."""
+    """All keys of ours are removed at the end. An error inside comes before one of removing."""
     try:
         yield
     except BaseException:
@@ -111,7 +101,7 @@ def _scratch(client: redis.Redis, namespace: bytes, distinct: list[str]) -> Iter
 
 
 def _timed(what: str, seconds: float, step: Callable[[], int], finish: Callable[[], int]) -> Result:
-    """Repeat a step, which says how many increments it made, for so long; ``finish`` ends and reads them."""
+    """Repeat a step for so many seconds. It returns its number of increments; ``finish`` returns the count in Redis."""
     begin, increments = time.perf_counter(), 0
     while (made := step()) and time.perf_counter() - begin < seconds:
         increments += made
@@ -131,11 +121,11 @@ def _loop(client: redis.Redis, key: str, seconds: float) -> Result:
 def _pipelines(client: redis.Redis, key: str, seconds: float) -> Result:
     def step() -> int:
         with client.pipeline(transaction=False) as pipe:
-            for _ in range(PIPELINE):
+            for _ in range(_PIPELINE):
                 pipe.incr(key)
             return len(pipe.execute())
 
-    return _timed(f"INCR, pipelines of {PIPELINE:,}", seconds, step, lambda: int(client.get(key) or 0))
+    return _timed(f"INCR, pipelines of {_PIPELINE:,}", seconds, step, lambda: int(client.get(key) or 0))
 
 
 def _hot(counters: Counters, seconds: float) -> Result:
@@ -154,7 +144,7 @@ def _hot(counters: Counters, seconds: float) -> Result:
 
 
 def _distinct(counters: Counters, names: list[str], seconds: float) -> Result:
-    """Count each name once, and cut the list to the names that were counted: only these are to be removed."""
+    """Count each name once, and cut the list to the names that were counted: only these have to be removed."""
     rest, used = iter(names), 0
 
     def step() -> int:

@@ -1,4 +1,4 @@
-"""``exchange``: tells each region what the others have counted, once or until it is ended."""
+"""``exchange``: sends each region what the others have counted, once or until it is ended."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import typer
 
 from redis_counters import Durability, Event, EventKind, Exchange
 from redis_counters.cli import options, output
-from redis_counters.cli.counting.progress import REFRESH
 from redis_counters.cli.regional.urls import Regions, urls_by_region
 from redis_counters.cli.stop_signals import Stop
 from redis_counters.errors import UsageError
@@ -28,25 +27,16 @@ COLUMNS = ["from", "to", "lag", "entries", "entries/s", "bytes/entry", "repaired
 _NUMBERS = COLUMNS[2:8]
 _REPORT = 1.0  # seconds between two lines of --json, if something happened
 _SILENT = 10.0  # the same, if not
+_LOOK = 0.2  # seconds between two looks at the figures
 
 
 def exchange(
     regions: Regions = None,
     namespace: options.Namespace = options.DEFAULT_NAMESPACE,
     once: Annotated[
-        bool, typer.Option("--once", metavar="", help="End when every region has what the others had at the start.")
+        bool, options.flag("--once", "End when every region has what the others had at the start.")
     ] = False,
-    interval: Annotated[
-        float,
-        typer.Option(
-            "--interval",
-            metavar="SECONDS",
-            min=0.01,
-            max=3600,
-            callback=options.a_number,
-            help="Between two looks at what changed.",
-        ),
-    ] = 0.2,
+    interval: Annotated[float, options.seconds("--interval", "Between two looks at what changed.", 0.01, 3600)] = 0.2,
     link: Annotated[
         list[str] | None,
         typer.Option("--link", metavar="NAME:NAME", help="These two ask each other; without any, all ask all."),
@@ -54,42 +44,36 @@ def exchange(
     replicas: Annotated[
         int, typer.Option("--replicas", metavar="N", min=0, help="Only what N replicas have leaves a region.")
     ] = 0,
-    aof: Annotated[
-        bool, typer.Option("--aof", metavar="", help="Only what the append-only file has leaves a region.")
-    ] = False,
+    aof: Annotated[bool, options.flag("--aof", "Only what the append-only file has leaves a region.")] = False,
     as_json: Annotated[
-        bool,
-        typer.Option(
-            "--json", metavar="", help="Print a line of JSON whenever something happened; with --once only at the end."
-        ),
+        bool, options.flag("--json", "Print a line of JSON whenever something happened; with --once only at the end.")
     ] = False,
 ) -> None:
     """Bring the counters of several regions, each a Redis of its own, to the same values, until Ctrl-C or SIGTERM.
 
     Any number may run at once, anywhere, and be killed at any point. A region that is down delays nothing between the
-    others. A region's name is recorded in its Redis, and who takes part in all of them.
+    others. A region's name is recorded in its Redis, and the members in all of them.
 
-    On a terminal it shows how far each region is behind the others; in a pipe it says only what goes wrong, and with
-    --json it prints a line of figures whenever something happened.
+    A terminal shows how far each region is behind the others; in a pipe only failures are reported, and with --json
+    a line of figures whenever something happened.
     """
     urls = urls_by_region(regions)
     durability = Durability(replicas=replicas, aof=aof) if replicas or aof else None
     settings: dict[str, Any] = {"namespace": namespace, "interval": interval, "links": links_of(link, urls)}
-    shown = sys.stderr.isatty() or once  # what goes wrong is seen in the table, or raised in the end
-    told = {EventKind.REGION_BEHIND} if shown else {*EventKind}
+    shown = sys.stderr.isatty() or once  # the table shows failures, or they are raised at the end
+    reported = {EventKind.REGION_BEHIND} if shown else {*EventKind}
 
     def observe(event: Event) -> None:
-        if event.kind in told:
-            output.complain(output.printable(str(event).encode()))
+        if event.kind in reported:
+            output.complain(str(event))
 
     failures: list[BaseException] = []
-    with Stop("aborted; another exchange goes on where this one was") as stop:
-        running = Exchange(urls, durability=durability, observer=observe, **settings)
-        try:
-            with _progress(running):
-                found = _run_once(running, stop, failures) if once else _run(running, stop, as_json=as_json)
-        finally:
-            running.close()
+    with (
+        Stop("aborted; another exchange goes on where this one was") as stop,
+        Exchange(urls, durability=durability, observer=observe, **settings) as running,
+        _progress(running),
+    ):
+        found = _run_once(running, stop, failures) if once else _run(running, stop, as_json=as_json)
     if once and not stop:
         if as_json:
             output.print_json(as_line(found))
@@ -98,7 +82,7 @@ def exchange(
             if sys.stdout.isatty() and not any(row[-1] for row in pairs):
                 columns = COLUMNS[:-1]  # without errors their column would take room from the others
             cells = [row[: len(columns)] for row in pairs]
-            output.print_table("", columns, cells, numbers=_NUMBERS, folded=COLUMNS[-1:])
+            output.print_table(columns, cells, numbers=_NUMBERS, folded=COLUMNS[-1:])
     if failures and not stop:
         raise failures[0]
     if once and stop:
@@ -118,7 +102,7 @@ def links_of(given: Sequence[str] | None, urls: Mapping[str, str]) -> list[tuple
         one, other = pair
         links |= {(one, other): None, (other, one): None}
     if alone := sorted(urls.keys() - {name for pair in links for name in pair}):
-        raise UsageError(f"--link: {', '.join(alone)} would ask nobody, and nobody it")
+        raise UsageError(f"--link: no link leads to {', '.join(alone)}")
     return list(links)
 
 
@@ -133,7 +117,7 @@ def rows(stats: ExchangeStats) -> list[list[str]]:
             "" if told.bytes_per_entry is None else f"{told.bytes_per_entry:,.0f}",
             f"{told.repaired:,}",
             f"{told.failures:,}",
-            output.printable((told.last_error or "").encode()),
+            output.printable(told.last_error or ""),
         ]
         for pair, told in stats.pairs.items()
     ]
@@ -146,7 +130,7 @@ def as_line(stats: ExchangeStats) -> dict[str, object]:
 
 
 def _run_once(running: Exchange, stop: Stop, failures: list[BaseException]) -> ExchangeStats:
-    """In a thread of its own, so that a signal ends it at once. What it raises is entered in ``failures``."""
+    """Run in a thread, so that a signal ends it at once. An error of it is appended to ``failures``."""
 
     def work() -> None:
         try:
@@ -157,21 +141,21 @@ def _run_once(running: Exchange, stop: Stop, failures: list[BaseException]) -> E
     worker = threading.Thread(target=work, name="redis-counters-exchange-once", daemon=True)
     worker.start()
     while worker.is_alive() and not stop:
-        worker.join(REFRESH)
+        worker.join(_LOOK)
     return running.stats()
 
 
 def _run(running: Exchange, stop: Stop, *, as_json: bool) -> ExchangeStats:
-    """Until a signal."""
+    """Run until a signal."""
     running.start()
-    told: tuple[int, ...] = ()
+    reported: tuple[int, ...] = ()
     last = 0.0
     while not stop:
-        time.sleep(REFRESH)
+        time.sleep(_LOOK)
         found = running.stats()
         now, happened = time.monotonic(), _happened(found)
-        if as_json and now - last >= (_REPORT if happened != told else _SILENT):
-            last, told = now, happened
+        if as_json and now - last >= (_REPORT if happened != reported else _SILENT):
+            last, reported = now, happened
             output.print_json(as_line(found))
     return running.stats()
 

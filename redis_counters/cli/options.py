@@ -1,9 +1,9 @@
-"""The options that every command takes, written once; given before the command they become its defaults."""
+"""The arguments and options that several commands take, written once."""
 
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,11 +16,14 @@ __all__ = [
     "URL_VARIABLE",
     "WHERE",
     "Json",
+    "Name",
+    "Names",
     "Namespace",
     "Region",
     "Timeout",
     "Url",
-    "a_number",
+    "flag",
+    "seconds",
 ]
 
 DEFAULT_NAMESPACE = "rc"
@@ -28,8 +31,21 @@ DEFAULT_REGION = "main"
 WHERE = f"--url or {URL_VARIABLE} says where Redis is, embedded:// starts one"
 
 
-def a_number(value: float | None) -> float | None:
-    """Refuse NaN, which no range keeps out."""
+def flag(name: str, text: str) -> Any:
+    """Return an option that is on where it is given."""
+    # metavar="": new versions of typer show <bool> otherwise, as if a flag took a value.
+    return typer.Option(name, metavar="", show_default=False, help=text)
+
+
+def seconds(name: str, text: str, least: float = 0, most: float | None = None, *, show_default: bool = True) -> Any:
+    """Return an option that is a number of seconds."""
+    return typer.Option(
+        name, metavar="SECONDS", min=least, max=most, callback=_no_nan, show_default=show_default, help=text
+    )
+
+
+def _no_nan(value: float | None) -> float | None:
+    """Refuse NaN, which no range excludes."""
     if value is not None and math.isnan(value):
         raise typer.BadParameter("nan is not a number of seconds")
     return value
@@ -50,21 +66,19 @@ Url = Annotated[
         ),
     ),
 ]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the counter.")]
+Names = Annotated[list[str], typer.Argument(metavar="NAME", help="Names of counters.")]
 Namespace = Annotated[str, typer.Option("--namespace", metavar="NAME", help="The prefix of all keys.")]
 Region = Annotated[
     str, typer.Option("--region", metavar="NAME", help="The name of this deployment, as its clients have it.")
 ]
 Timeout = Annotated[
     float | None,
-    typer.Option(
+    seconds(
         "--timeout",
-        metavar="SECONDS",
-        min=0,
-        callback=a_number,
+        "How long to wait for a Redis that is away; without it, not at all at the start. "
+        "A server that hangs is waited for up to 10 seconds more.",
         show_default=False,
-        help="For how long to wait for a Redis that is away; without it, at the start not at all. "
-        "One that hangs is waited for up to 10 seconds more.",
     ),
 ]
-# metavar="": new versions of typer show <bool> else, as if a flag took a value.
-Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object on standard output.")]
+Json = Annotated[bool, flag("--json", "Print one JSON object on standard output.")]

@@ -1,6 +1,6 @@
 """Ctrl-C and SIGTERM while something is at work: the first only sets a flag, the second ends the process at once.
 
-A KeyboardInterrupt could land between two increments of a block, and nobody would know which lines were counted.
+A KeyboardInterrupt could land between two increments of a block, and it would be unknown which lines were counted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class Stop:
     """Falsy until a signal arrives. A context manager: the handlers are in place inside of it. Main thread only.
 
-    ``last_words``: what the second signal leaves on standard error.
+    ``last_words``: the line that the second signal leaves on standard error.
     """
 
     def __init__(self, last_words: str = "aborted: what was not flushed yet is lost") -> None:
@@ -44,7 +44,7 @@ class Stop:
 
     @property
     def exit_code(self) -> int:
-        """As a shell reports a process that the signal ended: 130 for Ctrl-C."""
+        """The code by which a shell reports a process that the signal ended: 130 for Ctrl-C."""
         return 128 + self.signal
 
     def wait_readable(self, fd: int, timeout: float | None) -> bool:

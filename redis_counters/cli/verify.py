@@ -1,19 +1,15 @@
-"""``verify``: whether all regions have the same of every counter, and where not, why."""
+"""``verify``: do all regions have the same of every counter, and if not, why?"""
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
 from redis_counters.cli import options, output
-from redis_counters.cli.counting.progress import REFRESH
 from redis_counters.cli.regional.answering import Answering, SilentRegion
-from redis_counters.cli.regional.comparison import MOST_GAPS, Comparison, Region, Shard, Verifier
+from redis_counters.cli.regional.comparison import MAX_GAPS, Comparison, Region, Shard, Verifier
 from redis_counters.cli.regional.differences import Gap, Why
 from redis_counters.cli.regional.facts import check_alike
 from redis_counters.cli.regional.urls import Regions, transports, urls_by_region
@@ -27,19 +23,13 @@ _SHOWN = 1_000  # rows of a table
 def verify(
     regions: Regions = None,
     namespace: options.Namespace = options.DEFAULT_NAMESPACE,
-    wait: Annotated[
-        float,
-        typer.Option(
-            "--wait", metavar="SECONDS", min=0, callback=options.a_number, help="Let so long arrive what is on its way."
-        ),
-    ] = 5.0,
+    wait: Annotated[float, options.seconds("--wait", "How long changes in flight may take to arrive.")] = 5.0,
     as_json: options.Json = False,
 ) -> None:
     """Compare what all regions hold of every counter, and say where it differs, and why. Exit code 1 if it does.
 
-    Nothing is changed, and counting may go on: what one region had and another lacked at the first look is looked at
-    again, for as long as --wait says, and is no difference if it has arrived. A region that does not answer is not
-    compared, the others are.
+    Nothing is changed, and counting may go on: a difference is looked at again, for as long as --wait says, and does
+    not count if it has gone. A region that does not answer is not compared, the others are.
     """
     urls = urls_by_region(regions)
     with transports(urls) as servers:
@@ -60,14 +50,19 @@ def verify(
         output.print_json(_as_json(found, unjoined) | {"not_compared": answering.silent})
     else:
         for name, why in answering.silent.items():
-            output.complain(f"region {name} is not compared: {output.printable(why.encode())}")
-        _tell(found, list(facts), unjoined)
+            output.complain(f"region {name} is not compared: {why}")
+        _print(found, list(facts), unjoined)
     if found.gaps or unjoined or any(found.unindexed.values()) or answering.silent:
         raise typer.Exit(1)
 
 
 def _compared(regions: list[Region], keys: KeySpace, wait: float) -> Comparison:
-    with _progress(keys.buckets) as show:
+    with output.progress("looking") as line:
+
+        def show(found: Comparison) -> None:
+            differ = f", {len(found.gaps):,} differ" if found.gaps else ""
+            line(f"{found.shards:,} shards compared, {found.buckets} of {keys.buckets} buckets{differ}")
+
         verifier = Verifier(regions, keys, show)
         verifier.compare()
         end = time.monotonic() + wait
@@ -78,12 +73,12 @@ def _compared(regions: list[Region], keys: KeySpace, wait: float) -> Comparison:
     return verifier.found
 
 
-def _tell(found: Comparison, regions: list[str], unjoined: list[str]) -> None:
+def _print(found: Comparison, regions: list[str], unjoined: list[str]) -> None:
     rows = [_row(shard, gap) for shard, some in found.gaps.items() for gap in some]
     if rows:
-        output.print_table("", COLUMNS, rows[:_SHOWN], numbers=["shard", "has", "lacks"], folded=["counter", "why"])
+        output.print_table(COLUMNS, rows[:_SHOWN], numbers=["shard", "has", "lacks"], folded=["counter", "why"])
     left_out = len(rows) - len(rows[:_SHOWN]) + found.more
-    lines = [f"... and {left_out:,} more; --json tells of up to {MOST_GAPS:,} shards"] if left_out else []
+    lines = [f"... and {left_out:,} more; --json prints up to {MAX_GAPS:,} shards"] if left_out else []
     lines += [f"{name} has not joined: 'redis-counters regions add' names it to the others" for name in unjoined]
     for name, shards in found.unindexed.items():
         lines += [
@@ -91,17 +86,13 @@ def _tell(found: Comparison, regions: list[str], unjoined: list[str]) -> None:
             for shard in shards[:_SHOWN]
         ]
     counters = len({shard.name for shard in found.gaps})
-    differ = (
-        output.number_of(counters, "counter") + (" differs" if counters == 1 else " differ")
-        if counters
-        else "nothing differs"
-    )
-    lines.append(f"compared {output.number_of(found.shards, 'shard')} in {', '.join(regions)}: {differ}")
-    output.print_lines(line.encode() for line in lines)
+    differ = f"{output.number_of(counters, 'counter')} differ{'s' if counters == 1 else ''}"
+    summary = f"compared {output.number_of(found.shards, 'shard')} in {', '.join(regions)}"
+    output.print_lines([*lines, f"{summary}: {differ if counters else 'nothing differs'}"])
 
 
 def _row(shard: Shard, gap: Gap) -> list[str]:
-    why = f"{gap.why.value} ({output.printable(gap.note.encode())})" if gap.note else gap.why.value
+    why = f"{gap.why.value} ({output.printable(gap.note)})" if gap.note else gap.why.value
     numbers = ["", ""] if gap.why is Why.UNREADABLE else [str(gap.has), str(gap.lacks)]
     return [output.printable(shard.name), str(shard.number), gap.region, output.printable(gap.place), *numbers, why]
 
@@ -133,25 +124,3 @@ def _as_json(found: Comparison, unjoined: list[str]) -> dict[str, object]:
             for shard in shards
         ],
     }
-
-
-@contextmanager
-def _progress(buckets: int) -> Iterator[Callable[[Comparison], None]]:
-    """How far it got, on standard error if that is a terminal; gone at the end."""
-    if not sys.stderr.isatty():
-        yield lambda _found: None
-        return
-    from rich.console import Console
-
-    last = 0.0
-    with Console(stderr=True).status("looking") as status:
-
-        def show(found: Comparison) -> None:
-            nonlocal last
-            now = time.monotonic()
-            if now - last >= REFRESH:
-                last = now
-                differ = f", {len(found.gaps):,} differ" if found.gaps else ""
-                status.update(f"{found.shards:,} shards compared, {found.buckets} of {buckets} buckets{differ}")
-
-        yield show

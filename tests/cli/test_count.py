@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from redis_counters.cli.counting import lines as reading
+from redis_counters.cli.counting import lines
 from tests.cli.commands import run, values
 from tests.selection import most
 from tests.servers import RealServer
@@ -65,7 +65,7 @@ def test_prefix_and_what_was_there_before(any_server: RealServer) -> None:
 def test_many_blocks(any_server: RealServer, tmp_path: Path) -> None:
     """Lines on the edge between two blocks are counted once, in a file and in a pipe."""
     text = b"".join(b"%d\n" % (number * 7919 % 5000) for number in range(600_000))
-    assert len(text) > 2 * reading.BLOCK
+    assert len(text) > 2 * lines.BLOCK
     path = tmp_path / "numbers"
     path.write_bytes(text)
     assert run(any_server, "count", str(path)).returncode == 0
@@ -91,7 +91,7 @@ def test_what_cannot_be_read_is_told_before_anything_is_counted(
 
 def test_a_line_beyond_the_limit(any_server: RealServer) -> None:
     """A line too long to be a name ends the run; what stands before it is counted, and it says how much that is."""
-    text = b"a\nb\n" + b"x" * (3 * reading.LONGEST_LINE)
+    text = b"a\nb\n" + b"x" * (3 * lines.MAX_LINE)
     result = run(any_server, "count", stdin=text + b"\nc\n")
     assert result.returncode == 1
     assert b"reading stopped: the next line is longer than 1,048,576 bytes" in result.stderr

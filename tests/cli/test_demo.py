@@ -19,9 +19,11 @@ import typer
 
 from redis_counters.cli import bench as bench_module
 from redis_counters.cli.app import app
-from redis_counters.demo import command as demo_module
-from redis_counters.demo.command import Outcome, Side
+from redis_counters.cli.demo import demo
+from redis_counters.demo import losses, losses_view
 from redis_counters.demo.crew import Crew
+from redis_counters.demo.losses import Outcome, Side
+from redis_counters.demo.screen import INTERRUPTED
 from tests.cli.commands import COMMAND, STARTED, environment, run
 from tests.cli.terminals import on_terminal
 from tests.selection import most
@@ -73,7 +75,7 @@ def test_ours_is_exact_and_each_lost_reply_of_incr_is_one_too_many() -> None:
         "worker 3 goes on",
         "the workers close",
     ]
-    assert seen["our_replies_lost"] == seen["our_commands"] // demo_module.LOSS > 0
+    assert seen["our_replies_lost"] == seen["our_commands"] // losses.LOSS > 0
     over = sum(seen["incr"][part] - seen["issued"][part] for part in ("hot", "others"))
     assert over == seen["incr_replies_lost"] > 0
     assert 0 < seen["incr"]["wrong_names"] <= seen["incr_replies_lost"]
@@ -94,7 +96,7 @@ def test_in_a_pipe_there_are_the_events_a_verdict_and_one_table() -> None:
     assert not any(0x2500 <= ord(drawn) < 0x2600 for drawn in out.decode()), "no boxes"
     lines = out.decode().splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith("At the end"))
-    rows = lined_up(lines[at + 1 : at + 6], demo_module.COLUMNS)
+    rows = lined_up(lines[at + 1 : at + 6], losses_view.COLUMNS)
     hot, others, both = [[int(cell.replace(",", "")) for cell in row[1:]] for row in rows[:3]]
     assert [a + b for a, b in zip(hot, others, strict=True)] == both
     told = {0: "exact"}.get(both[2], f"{both[2]:+,}")
@@ -154,7 +156,7 @@ def test_an_interrupted_demo_tells_only_what_happened() -> None:
         seen += line
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (demo_module.INTERRUPTED, b"")
+    assert (process.returncode, err) == (INTERRUPTED, b"")
     assert b"interrupted, the workers close\n" in out
     assert b"When it was interrupted" in out
     assert b"worker 2" not in out
@@ -187,7 +189,7 @@ def test_a_signal_ends_everything_and_what_was_counted_is_exact(number: signal.S
     else:
         process.send_signal(number)
     out, err = process.communicate(timeout=60)
-    assert process.returncode == demo_module.INTERRUPTED, err
+    assert process.returncode == INTERRUPTED, err
     seen = json.loads(out)
     assert seen["ours"] == seen["issued"]
     assert seen["issued"]["hot"] > 0
@@ -205,7 +207,7 @@ def test_ctrl_c_while_it_starts_leaves_nothing_behind(processes: int) -> None:
         time.sleep(0.002)
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == demo_module.INTERRUPTED, err
+    assert process.returncode == INTERRUPTED, err
     assert b"Traceback" not in err
     await_none_left(process.pid)
 
@@ -215,9 +217,9 @@ def test_the_exit_code_is_that_of_our_counts(monkeypatch: pytest.MonkeyPatch) ->
 
     def outcome(ours: Side, errors: list[str]) -> int:
         result = Outcome(Side(5, 7), Side(6, 7, 1), ours, 1, 1, 50, errors)
-        monkeypatch.setattr(demo_module, "run", lambda seconds, show, tell: (result, False))
+        monkeypatch.setattr(losses_view, "run", lambda seconds, show, tell: (result, False))
         with pytest.raises(typer.Exit) as left:
-            demo_module.demo(typer.Context(typer.main.get_command(app)))
+            demo(typer.Context(typer.main.get_command(app)))
         return left.value.exit_code
 
     assert outcome(Side(5, 7), []) == 0

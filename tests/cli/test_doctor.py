@@ -12,17 +12,18 @@ import pytest
 import redis
 
 from redis_counters import Counters, NotPermitted
-from redis_counters.cli.checks import findings
-from redis_counters.cli.checks.findings import Facts, Finding, Level, Trial
-from redis_counters.cli.doctor import (
+from redis_counters.cli.checks import findings, permissions
+from redis_counters.cli.checks.findings import Facts, Finding, Level
+from redis_counters.cli.checks.trials import (
     INSIDE,
     TRY_COMMANDS,
-    examine,
+    Trial,
     try_commands,
     try_exchanging,
     try_keyed,
     try_stamping,
 )
+from redis_counters.cli.doctor import examine
 from redis_counters.drivers.redis_py.wire import words
 from redis_counters.protocol.wire.commands import Command, Script, hgetall, hmget
 from tests.cli.commands import run
@@ -125,7 +126,7 @@ def test_replication(info: Facts, level: Level, found: str) -> None:
 
 def test_permissions() -> None:
     """One finding if all is allowed, else one for each command that is not, and one for all that were not tried."""
-    assert [finding.level for finding in findings.permissions([Trial("HGET", ""), Trial("HSET", "")])] == [OK]
+    assert [finding.level for finding in permissions.permissions([Trial("HGET", ""), Trial("HSET", "")])] == [OK]
     trials = [
         Trial("HGET", "NOPERM User u has no permissions to run the 'hget' command"),
         Trial("HSET", None),
@@ -134,7 +135,7 @@ def test_permissions() -> None:
         Trial("EVALSHA", "NOPERM No permissions to access a key"),
         Trial("HGETALL", "READONLY You can't write against a read only replica."),
     ]
-    found = findings.permissions(trials)
+    found = permissions.permissions(trials)
     assert [(finding.check, finding.level) for finding in found] == [
         ("permission HGET", PROBLEM),
         ("permission EVALSHA", PROBLEM),
@@ -150,8 +151,8 @@ def test_a_command_tried_twice() -> None:
     """Of two trials of a command the one that failed counts, and one that could not be made does not."""
     denied = Trial("HGET", "NOPERM User u has no permissions to run the 'hget' command")
     for trials in ([denied, Trial("HGET", "")], [Trial("HGET", ""), denied], [Trial("HGET", None), denied]):
-        assert [finding.check for finding in findings.permissions(trials)] == ["permission HGET"]
-    (finding,) = findings.permissions([Trial("HGET", None), Trial("HGET", "")])
+        assert [finding.check for finding in permissions.permissions(trials)] == ["permission HGET"]
+    (finding,) = permissions.permissions([Trial("HGET", None), Trial("HGET", "")])
     assert (finding.level, finding.found) == (OK, "1 commands tried, all allowed")
 
 
@@ -447,14 +448,14 @@ def test_an_obstacle_without_info() -> None:
     """Where INFO has not told the cause, the errors do; what is denied or not there is none."""
     denied = Trial("HGET", "NOPERM User u has no permissions to run the 'hget' command")
     renamed = Trial("CONFIG GET", "unknown command `CONFIG`, with args beginning with: `GET`")
-    assert findings.obstacle([denied, renamed], []) is None
-    (spared,) = findings.optional_permissions([renamed])
+    assert permissions.obstacle([denied, renamed], []) is None
+    (spared,) = permissions.dispensable([renamed], permissions.REPORT)
     assert (spared.level, spared.found) == (OK, "not there, and not needed to count")
     readonly = Trial("HSET", "READONLY You can't write against a read only replica.")
-    found = findings.obstacle([denied, readonly, Trial("HDEL", readonly.error)], [findings.replication({}, {})])
+    found = permissions.obstacle([denied, readonly, Trial("HDEL", readonly.error)], [findings.replication({}, {})])
     assert found is not None
     assert [(row.check, row.level, row.advice) for row in found] == [("commands", PROBLEM, "Connect to the primary.")]
-    assert findings.obstacle([readonly], [findings.replication({"role": "slave"}, {})]) == []
+    assert permissions.obstacle([readonly], [findings.replication({"role": "slave"}, {})]) == []
 
 
 @pytest.mark.slow("Sentinels")

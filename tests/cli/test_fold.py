@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from redis_counters import Counters
-from redis_counters.cli import actors
+from redis_counters.cli.actors import COLUMNS, actors
+from redis_counters.cli.fold import fold
 from tests.cli.commands import run
 from tests.protocol.cleaning import UPKEEP, House
 from tests.servers import RealServer
@@ -39,7 +40,7 @@ def test_actors_of_every_state(any_server: RealServer) -> None:
     assert sorted((row["state"], row["writer"]) for row in rows) == [("closed", "test")] * 3 + [("open", "the tester")]
     assert all(0 <= row["silent"] < 60 for row in rows)
     assert {row["bucket"] for row in rows} == {house.keys.bucket(name, 0) for name in (b"a", b"b")}
-    assert table[0].split("\t") == actors.COLUMNS
+    assert table[0].split("\t") == COLUMNS
     assert [line.split("\t")[1] for line in table[1:]] == [row["actor"] for row in rows]
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\t\d+ s", line.split("\t", 4)[4]) for line in table[1:])
 
@@ -124,8 +125,8 @@ def test_it_fits_on_a_terminal_of_80_columns(
         house.short_lived(b"x")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    actors.actors(any_server.url, "rc", "main", False)
-    actors.fold(any_server.url, "rc", "main", False, 3600.0, 86400.0, False)
+    actors(any_server.url, "rc", "main", False)
+    fold(any_server.url, "rc", "main", False, 3600.0, 86400.0, False)
     lines = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines()
     assert max(map(len, lines)) <= 80
     assert sum(bool(re.search(r" open +│ \d{4}-\d\d-\d\d \d\d:\d\d:\d\d │ \d+ s +│", line)) for line in lines) == 3

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import sys
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -195,8 +194,8 @@ def test_it_fits_on_a_terminal_of_80_columns(
 def test_an_age_is_short(before: int, text: str) -> None:
     """By the server's clock, or by this machine's where that may not be asked."""
     view = ActorView(b"", "open", 1, 1_000_000_000, "")
-    assert inspect_command._age(view, 1_000_000_000.5 + before) == text
-    assert inspect_command._age(replace(view, age=before), 0.0) == text
+    assert inspect_command._ago(view.last_seen, view.age, 1_000_000_000.5 + before) == text
+    assert inspect_command._ago(view.last_seen, before, 0.0) == text
 
 
 @pytest.mark.slow("three commands")

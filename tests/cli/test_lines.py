@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redis_counters.cli.counting import lines as reading
+from redis_counters.cli.counting import lines
 from redis_counters.cli.counting.distinct import Distinct
 from redis_counters.cli.counting.lines import LineTooLongError
 from redis_counters.cli.stop_signals import Stop
@@ -24,12 +24,12 @@ def test_blocks_hold_every_line_once(text: bytes, block: int, tmp_path_factory: 
     path = tmp_path_factory.getbasetemp() / "text"
     path.write_bytes(text)
     with pytest.MonkeyPatch.context() as patch, Stop() as stop:
-        patch.setattr(reading, "BLOCK", block)
-        (source,) = reading.check([os.fsencode(path)])
-        found = list(reading.blocks(source, stop))
+        patch.setattr(lines, "BLOCK", block)
+        source = lines.check(os.fsencode(path))
+        found = list(lines.blocks(source, stop))
     assert source.size == len(text)
     expected = text.removesuffix(b"\n").split(b"\n") if text else []
-    assert [line for lines, _ in found for line in lines] == expected
+    assert [line for block, _ in found for line in block] == expected
     assert sum(size for _, size in found) == len(text)
 
 
@@ -38,17 +38,17 @@ def test_the_limit_does_not_depend_on_the_blocks(tmp_path: Path, block: int) -> 
     """A line of exactly the limit is read, a longer one never is, with or without its newline."""
     path = tmp_path / "text"
     path.write_bytes(b"")
-    (source,) = reading.check([os.fsencode(path)])
+    source = lines.check(os.fsencode(path))
     with pytest.MonkeyPatch.context() as patch, Stop() as stop:
-        patch.setattr(reading, "BLOCK", block)
-        patch.setattr(reading, "LONGEST_LINE", 10)
+        patch.setattr(lines, "BLOCK", block)
+        patch.setattr(lines, "MAX_LINE", 10)
         path.write_bytes(b"a\n" + b"x" * 10 + b"\n" + b"y" * 10)
-        assert [line for lines, _ in reading.blocks(source, stop) for line in lines] == [b"a", b"x" * 10, b"y" * 10]
+        assert [line for block, _ in lines.blocks(source, stop) for line in block] == [b"a", b"x" * 10, b"y" * 10]
         for end in (b"\n", b"", b"\nb\n"):
             path.write_bytes(b"a\n" + b"x" * 11 + end)
             seen: list[bytes] = []
             with pytest.raises(LineTooLongError):
-                seen.extend(line for lines, _ in reading.blocks(source, stop) for line in lines)
+                seen.extend(line for block, _ in lines.blocks(source, stop) for line in block)
             assert seen == [b"a"]
 
 
@@ -56,7 +56,7 @@ def test_a_named_pipe_is_not_opened_by_the_check(tmp_path: Path) -> None:
     """To look at a pipe would wait for its writer, or end it."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
-    (source,) = reading.check([os.fsencode(path)])
+    source = lines.check(os.fsencode(path))
     assert source.size is None
 
 
@@ -66,7 +66,7 @@ def test_permission(tmp_path: Path) -> None:
     path = tmp_path / "secret"
     path.touch(mode=0o000)
     with pytest.raises(UsageError, match="Permission denied"):
-        reading.check([os.fsencode(path)])
+        lines.check(os.fsencode(path))
 
 
 @pytest.mark.parametrize("number", [0, 1, 1000])

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from redis_counters import Counters
+from redis_counters.cli.regional.pairs import Pair
 from redis_counters.cli.regional.traffic import traffic, versions
 from redis_counters.cli.regional.urls import transports
-from redis_counters.cli.regions import Row, _cells
+from redis_counters.cli.regions import _cells
 from redis_counters.protocol.wire.commands import Command, Script
 from redis_counters.protocol.wire.keys import KeySpace
 from redis_counters.testing import LossyLink
@@ -131,7 +132,7 @@ def test_a_region_without_a_link_is_refused() -> None:
     regions = [word for name in ("eu", "us", "ap") for word in ("--region", f"{name}=redis://{name}")]
     done = run(None, "exchange", *regions, "--link", "eu:us")
     assert done.returncode == 2
-    assert b"ap would ask nobody" in done.stderr
+    assert b"no link leads to ap" in done.stderr
 
 
 # -- exchange
@@ -428,10 +429,10 @@ def test_an_evicted_region_comes_back(servers: list[RealServer]) -> None:
 
 def test_what_is_to_be_done_with_whom(servers: list[RealServer]) -> None:
     for words, complaint in (
-        (["evict"], b"evict whom?"),
+        (["evict"], b"evict which region?"),
         (["add", "xx"], b"URL of xx"),
         (["drop"], b"drop"),
-        (["renew"], b"renew whom?"),
+        (["renew"], b"renew which region?"),
         (["renew", "xx"], b"renew needs the URLs"),
     ):
         done = run(None, "regions", *words, *arguments(servers))
@@ -723,5 +724,5 @@ def test_verify_compares_many_counters_by_pages(servers: list[RealServer]) -> No
 @pytest.mark.parametrize(("skew", "shown"), [(-0.001, "+0.0 s"), (0.0, "+0.0 s"), (-0.06, "-0.1 s"), (None, "?")])
 def test_no_clock_is_ahead_by_minus_0(skew: float | None, shown: str) -> None:
     """What is rounded to nothing has no sign of its own."""
-    row = Row("eu", "us", "member", 0.0, 0, None, "", skew, None, None)
+    row = Pair("eu", "us", "member", 0.0, 0, None, "", skew, None, None)
     assert _cells(row)[6] == shown

@@ -76,7 +76,7 @@ def test_each_way_to_a_terminal(monkeypatch: pytest.MonkeyPatch, capfdbinary: An
     """Lines and tables are escaped where they are written, whoever made them; tabs and broken lines stay."""
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     output.print_lines([b"x\t" + NASTY])
-    output.print_table("", ["one"], [["two\nlines " + NASTY.decode("utf-8", "surrogateescape")]])
+    output.print_table(["one"], [["two\nlines " + NASTY.decode("utf-8", "surrogateescape")]])
     told = capfdbinary.readouterr().out
     assert harmless(OURS.sub(b"", told))
     assert b"x\t" + SHOWN in told

@@ -11,7 +11,7 @@ import pytest
 
 import redis_counters.asyncio
 from redis_counters import Exchange, NotPermitted, WrongType
-from redis_counters.cli.actors import driven
+from redis_counters.cli.client import driven
 from redis_counters.protocol.exchange.joining import renew
 from redis_counters.protocol.wire.keys import KeySpace
 from redis_counters.testing import LossyLink

@@ -1,4 +1,4 @@
-"""What ``doctor`` says of clocks, and of the exchange between regions, by its heartbeats."""
+"""The findings of ``doctor`` about clocks, and about the exchange between regions, by its heartbeats."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import redis
 
-from redis_counters.cli.checks.findings import Finding, Level, cut
+from redis_counters.cli.checks.findings import OK, WARNING, Finding, cut
 from redis_counters.drivers.transport import Transport
 from redis_counters.errors import CounterError
 from redis_counters.protocol.exchange.heartbeats import Beat, beats_in
@@ -24,9 +24,9 @@ _APART = 2.0  # seconds from which on clocks do not agree
 def clocks_and_exchange(
     servers: Mapping[str, redis.Redis], deployment: Transport, looked_up: KeySpace | CounterError | None
 ) -> list[Finding]:
-    """What is to be said of clocks, and, in a namespace that regions exchange, of who does that.
+    """Return findings of clocks, and, in a namespace that regions exchange, of its exchanges.
 
-    Nothing where a server may not be asked: there is another finding of that.
+    None where a server may not be asked: there is another finding of that.
     """
     ahead = {address: by for address, one in servers.items() if (by := _ahead(one)) is not None}
     if not isinstance(looked_up, KeySpace):
@@ -43,8 +43,8 @@ def clocks_and_exchange(
         return [clock(ahead, {})]
     own = b"m:" + members.get(b"region", b"")
     states = {f: raw.partition(b" ")[2] for f, raw in members.items() if f.startswith(b"m:") and f != own}
-    peers = [field[2:].decode("utf-8", "replace") for field, state in states.items() if state == MEMBER]
-    latest = {beat.source.decode("utf-8", "replace"): beat.skew for beat in reversed(beats)}
+    peers = [_shown(field[2:]) for field, state in states.items() if state == MEMBER]
+    latest = {_shown(beat.source): beat.skew for beat in reversed(beats)}
     skews = {name: latest[name] for name in peers if name in latest}
     return [clock(ahead, skews), *([exchange(peers, beats, now)] if peers else [])]
 
@@ -60,20 +60,18 @@ def _ahead(server: redis.Redis) -> float | None:
 
 
 def clock(ahead: Mapping[str, float], peers: Mapping[str, float]) -> Finding:
-    """Whether clocks agree: those of the servers with this machine's, and those of other regions with these.
+    """Return whether the servers' clocks agree with this machine's, and those of other regions with this one's.
 
-    Both: by how many seconds that one is ahead, by address or name.
+    Both: the seconds by which that clock is ahead, by address or name.
     """
     told = [_apart(f"the server's{' at ' + at if at else ''}", by, "this machine's") for at, by in ahead.items()]
     told += [_apart(f"that of region {name}", by, "this region's") for name, by in peers.items()]
     apart = [text for text in told if text]
     if apart:
-        advice = (
-            "Have clocks set by NTP: a counter with expire_at expires by its server's clock, each region's by its own."
-        )
-        return Finding("clock", Level.WARNING, cut("; ".join(apart)), advice)
+        advice = "Set clocks by NTP: a counter with expire_at expires by its server's clock, each region's by its own."
+        return Finding("clock", WARNING, cut("; ".join(apart)), advice)
     regions = f", and so do those of {', '.join(peers)}" if peers else ""
-    return Finding("clock", Level.OK, f"agrees with this machine's within {_APART:.0f} s{regions}")
+    return Finding("clock", OK, f"agrees with this machine's within {_APART:.0f} s{regions}")
 
 
 def _apart(whose: str, by: float, other: str) -> str:
@@ -83,10 +81,10 @@ def _apart(whose: str, by: float, other: str) -> str:
 
 
 def exchange(peers: Iterable[str], beats: Iterable[Beat], now: int) -> Finding:
-    """Whether exchanges bring this region what its peers count. ``now``: of its server, epoch milliseconds."""
+    """Return whether exchanges bring this region what its peers count. ``now``: of its server, epoch milliseconds."""
     last: dict[str, Beat] = {}
     for beat in beats:
-        last.setdefault(beat.source.decode("utf-8", "replace"), beat)
+        last.setdefault(_shown(beat.source), beat)
     missing = []
     for name in peers:
         if name not in last:
@@ -96,13 +94,11 @@ def exchange(peers: Iterable[str], beats: Iterable[Beat], now: int) -> Finding:
             missing.append(f"of {name}: last heard of {ago:,.0f} s ago, from {by}")
     if missing:
         advice = "Start redis-counters exchange with all regions; if one runs, see what it says."
-        return Finding(
-            "exchange", Level.WARNING, cut("no exchange brings what is counted; " + "; ".join(missing)), advice
-        )
+        return Finding("exchange", WARNING, cut("no exchange brings what is counted; " + "; ".join(missing)), advice)
     names = {_shown(beat.by) for beat in last.values()}
     oldest = max(((now - beat.at) / 1000 for name, beat in last.items() if name in set(peers)), default=0.0)
-    return Finding("exchange", Level.OK, f"heard of {oldest:,.0f} s ago at most, from {', '.join(sorted(names))}")
+    return Finding("exchange", OK, f"heard of {oldest:,.0f} s ago at most, from {', '.join(sorted(names))}")
 
 
-def _shown(by: bytes) -> str:
-    return by.decode("utf-8", "replace")
+def _shown(name: bytes) -> str:
+    return name.decode("utf-8", "replace")

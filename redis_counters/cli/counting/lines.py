@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from redis_counters.cli.stop_signals import Stop
@@ -13,15 +13,15 @@ from redis_counters.errors import UsageError
 
 BLOCK = 1 << 20
 # Memory is bounded even for an input without any newline.
-LONGEST_LINE = 1 << 20
+MAX_LINE = 1 << 20
 STDIN = b"-"
 
 
 class LineTooLongError(OSError):
-    """A line is longer than LONGEST_LINE; it was not counted, what stands before it was."""
+    """A line is longer than MAX_LINE. It was not counted; the lines before it were."""
 
     def __str__(self) -> str:
-        return f"the next line is longer than {LONGEST_LINE:,} bytes, too long for a name"
+        return f"the next line is longer than {MAX_LINE:,} bytes, too long for a name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +36,14 @@ class Source:
         return "standard input" if self.path == STDIN else os.fsdecode(self.path)
 
     def open(self) -> int:
-        """A file descriptor; not blocking for a named pipe, so that waiting for its writer can be interrupted."""
+        """Return a file descriptor, not blocking for a named pipe: a signal can interrupt the wait for its writer."""
         if self.path == STDIN:
             return os.dup(0)
         return os.open(self.path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
 
 
-def check(paths: Sequence[bytes]) -> list[Source]:
-    """The sources in order. Raises UsageError, before anything is counted, for the first one that cannot be read."""
-    return [_check(path) for path in paths]
-
-
-def _check(path: bytes) -> Source:
+def check(path: bytes) -> Source:
+    """Return the source of this path, which is not read yet. Raises UsageError if it cannot be read."""
     shown = os.fsdecode(path)
     try:
         if path == STDIN:
@@ -69,10 +65,10 @@ def _check(path: bytes) -> Source:
 
 
 def blocks(source: Source, stop: Stop, tick: float | None = None) -> Iterator[tuple[list[bytes], int]]:
-    """Whole lines without their newlines, and how many bytes of the input they are; ends when told to stop.
+    """Yield whole lines without their newlines, and the number of bytes that they take; end after a signal.
 
-    An empty block after ``tick`` seconds of silence. The last line counts without a newline too; a line of which only
-    a part was read when it was told to stop does not.
+    After ``tick`` seconds of silence the block is empty. The last line counts without a newline too; a line of which
+    only a part was read when the signal came does not.
     """
     fd = source.open()
     try:
@@ -92,14 +88,14 @@ def blocks(source: Source, stop: Stop, tick: float | None = None) -> Iterator[tu
             end = read.rfind(b"\n") + 1
             if end:
                 lines = (rest + read[: end - 1]).split(b"\n")
-                if len(lines[0]) > LONGEST_LINE:
+                if len(lines[0]) > MAX_LINE:
                     raise LineTooLongError
                 size = len(rest) + end
                 rest = read[end:]
                 yield lines, size
             else:
                 rest += read
-            if len(rest) > LONGEST_LINE:
+            if len(rest) > MAX_LINE:
                 raise LineTooLongError
     finally:
         os.close(fd)

@@ -1,12 +1,11 @@
-"""Which regions answer: one that hangs is left out, and the others are looked at all the same."""
+"""The regions that answer: one that hangs is left out, and the others are looked at all the same."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 
-from redis_counters.cli.actors import driven
+from redis_counters.cli.client import driven
 from redis_counters.cli.regional.comparison import Region
 from redis_counters.cli.regional.facts import Facts, facts_of
 from redis_counters.cli.regional.urls import of_region
@@ -15,7 +14,7 @@ from redis_counters.drivers.transport import Asking
 from redis_counters.errors import Unavailable
 from redis_counters.protocol.wire.commands import Command
 
-LEAST = 2  # regions that can be compared
+_MIN_REGIONS = 2  # that can be compared
 
 
 class SilentRegion(Exception):  # noqa: N818 - it says which
@@ -27,8 +26,8 @@ class SilentRegion(Exception):  # noqa: N818 - it says which
         self.error = error
 
 
-class _Asked:
-    """A deployment that says its name where it does not answer."""
+class _Named:
+    """A deployment that raises SilentRegion, with its region's name, when it does not answer."""
 
     def __init__(self, name: str, server: Asking) -> None:
         self._name = name
@@ -43,21 +42,18 @@ class _Asked:
 
 
 class Answering:
-    """The regions that answer. ``silent``: the others, and why they do not."""
+    """The regions that answer. ``silent``: the others, and their errors."""
 
     def __init__(self, servers: Mapping[str, Asking]) -> None:
-        self._servers = {name: _Asked(name, server) for name, server in servers.items()}
+        self._servers = {name: _Named(name, server) for name, server in servers.items()}
         self.silent: dict[str, str] = {}
 
     def facts(self, namespace: str) -> dict[str, Facts]:
         """Return the facts of all that answer, asked at the same time. Raises Unavailable where too few do."""
         found: dict[str, Facts] = {}
-        with ExitStack() as stack:
-            pool = stack.enter_context(ThreadPoolExecutor(len(self._servers)))
-            work = {
-                name: pool.submit(driven, server, facts_of(name, namespace)) for name, server in self._servers.items()
-            }
-            for name, future in work.items():
+        with ThreadPoolExecutor(len(self._servers)) as pool:
+            asked = {name: pool.submit(driven, each, facts_of(name, namespace)) for name, each in self._servers.items()}
+            for name, future in asked.items():
                 try:
                     with of_region(name):
                         found[name] = future.result()
@@ -70,8 +66,8 @@ class Answering:
         return [Region(name, server, facts[name]) for name, server in self._servers.items()]
 
     def give_up(self, silent: SilentRegion) -> None:
-        """The region is not looked at any more. Raises Unavailable where too few are left."""
+        """Leave the region out from now on. Raises Unavailable where too few are left."""
         self.silent[silent.name] = str(silent.error)
         del self._servers[silent.name]
-        if len(self._servers) < LEAST:
+        if len(self._servers) < _MIN_REGIONS:
             raise silent.error

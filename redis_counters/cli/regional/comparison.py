@@ -1,4 +1,4 @@
-"""Comparing the state of all regions, a page at a time: steps that ask, and what came of it."""
+"""The states of all regions compared, a page at a time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from redis_counters.cli.actors import driven
+from redis_counters.cli.client import driven
 from redis_counters.cli.regional.differences import Gap, Known, closed, gaps, state_of
 from redis_counters.cli.regional.facts import Facts, evicted_of
 from redis_counters.drivers.transport import Asking
@@ -20,7 +20,7 @@ from redis_counters.protocol.wire.registry import milliseconds_of, scanned, time
 
 PAGE = 250  # shards that one script reads
 _SCANNED = 1_000  # members of one answer
-MOST_GAPS = 100_000  # that are kept
+MAX_GAPS = 100_000  # shards with gaps that are kept
 
 
 class Shard(NamedTuple):
@@ -32,7 +32,7 @@ class Shard(NamedTuple):
 
     @property
     def member(self) -> bytes:
-        """As it stands in the change index."""
+        """Its member of the change index."""
         return b"%d:%b" % (self.number, self.name)
 
 
@@ -46,7 +46,7 @@ class Region(NamedTuple):
 
 @dataclass(slots=True)
 class Comparison:
-    """What was compared so far. ``gaps``: by shard; ``unindexed``: by region, keys that no exchange will find."""
+    """The result so far. ``gaps``: by shard; ``unindexed``: by region, keys that no exchange will find."""
 
     shards: int = 0
     buckets: int = 0
@@ -66,7 +66,7 @@ class Verifier:
         self.found = Comparison()
 
     def compare(self) -> None:
-        """Every shard that some region's change index has, or that lies in some region, is compared."""
+        """Compare every shard that some region's change index has, or that lies in some region."""
         for bucket in range(self._keys.buckets):
             known = {region.name: self._indexed(region, bucket) for region in self._regions}
             for page in pieces(sorted(set().union(*known.values())), PAGE):
@@ -81,20 +81,21 @@ class Verifier:
                 self._compare(page, {})
 
     def look_again(self) -> None:
-        """Of what differed, what has arrived meanwhile is no difference any more."""
+        """Read again the shards that differed, and remove the gaps that have closed."""
         waiting = self.found.gaps
         for bucket in sorted({shard.bucket for shard in waiting}):
             for page in pieces([shard for shard in waiting if shard.bucket == bucket], PAGE):
                 texts = self._texts(page)
                 for place, shard in enumerate(page):
-                    left = [gap for gap in waiting[shard] if not self._closed(gap, texts[gap.region][place])]
+                    left = [
+                        gap
+                        for gap in waiting[shard]
+                        if not closed(gap, state_of(texts[gap.region][place]), self._now[gap.region])
+                    ]
                     if left:
                         waiting[shard] = left
                     else:
                         del waiting[shard]
-
-    def _closed(self, gap: Gap, text: bytes) -> bool:
-        return closed(gap, state_of(text), self._now[gap.region])
 
     def _compare(self, page: Sequence[Shard], known: Mapping[str, set[Shard]]) -> None:
         texts = self._texts(page)
@@ -111,13 +112,13 @@ class Verifier:
             remembered = frozenset(name for name, shards in known.items() if shard in shards)
             facts = Known(self._evicted, remembered, frozenset(pulled[shard]), dict(self._now))
             if found := list(gaps({name: state_of(text) for name, text in here.items()}, facts)):
-                if len(self.found.gaps) < MOST_GAPS:
+                if len(self.found.gaps) < MAX_GAPS:
                     self.found.gaps[shard] = found
                 else:
                     self.found.more += len(found)
 
     def _texts(self, page: Sequence[Shard]) -> dict[str, list[bytes]]:
-        """The states of shards of one bucket, by region."""
+        """Return the states of shards of one bucket, by region."""
         index = self._keys.index(page[0].bucket)
         keys = [index, *(self._keys.shard_key(shard.name, shard.number)[1] for shard in page)]
         found = {}
@@ -132,7 +133,7 @@ class Verifier:
         return found
 
     def _pulled(self, shards: Sequence[Shard]) -> dict[Shard, set[tuple[str, str]]]:
-        """Of each (region, owner), where the region's mark covers the last change of it in the owner's region."""
+        """Return by shard each (region, owner) where the region's mark covers the owner's last change of it."""
         found: dict[Shard, set[tuple[str, str]]] = {shard: set() for shard in shards}
         bucket = shards[0].bucket
         for owner in self._regions:
@@ -140,18 +141,16 @@ class Verifier:
             for region in self._regions:
                 if region is owner or not region.facts.buckets or not owner.facts.buckets:
                     continue
-                mark = region.facts.buckets[bucket].marks.get(owner.name)
-                if mark is None or not mark.incarnation.startswith(owner.facts.buckets[bucket].generation):
-                    continue
+                covered = owner.facts.buckets[bucket].covered(region.facts.buckets[bucket].marks.get(owner.name))
                 for shard, stamp in stamps.items():
-                    if mark.version >= stamp:
+                    if covered is not None and covered >= stamp:
                         found[shard].add((region.name, owner.name))
         return found
 
     def _stamps(self, owner: Region, shards: Sequence[Shard]) -> dict[Shard, int]:
-        """When they last changed there, of those whose last change its peers can have been told of.
+        """Return the versions of the last changes there, of shards whose last change the peers can have received.
 
-        (Their texts were read before: what those tell of is noted still, or entered by now.)
+        (Their texts were read before: a change in these is still noted, or entered by now.)
         """
         noted = self._noted(owner, shards[0].bucket)
         members = [shard.member for shard in shards]
@@ -160,22 +159,22 @@ class Verifier:
         return {s: int(float(score)) for s, score in scores if s not in noted and isinstance(score, (bytes, float))}
 
     def _indexed(self, region: Region, bucket: int) -> set[Shard]:
-        """The shards that a region remembers to have had."""
+        """Return the shards that a region remembers to have had."""
         noted = self._noted(region, bucket)  # first: what is entered meanwhile may be missed below
         return noted.union(*(self._members(region, bucket, index) for index in self._indexes(region, bucket)))
 
     def _noted(self, region: Region, bucket: int) -> set[Shard]:
-        """Those that have changed, and are not in the change index yet with that; nor told, if they have a flag."""
+        """Return the shards with a change that is not in the change index yet; a flagged one was not sent either."""
         (raw,) = region.server.ask([ask_for_notes(self._keys.index(bucket))])
         return {shard for name in noted_in(raw) if (shard := _shard(bucket, name)) is not None}
 
     def _indexes(self, region: Region, bucket: int) -> list[bytes]:
-        """One for each region, itself first."""
+        """Return the keys of its indexes: its own first, then one for each peer."""
         peers = [name for name in self._names if name != region.name]
         return [self._keys.index(bucket), *(self._keys.merged(bucket, name.encode()) for name in peers)]
 
     def _members(self, region: Region, bucket: int, index: bytes) -> Iterator[Shard]:
-        """Those with a stamp: a member without one stands for no shard (region_join), nor does a note."""
+        """Yield the members with a stamp: one without stands for no shard (region_join), nor does a note."""
         cursor, begun = b"0", False
         while not begun or cursor != b"0":
             begun = True
@@ -187,7 +186,7 @@ class Verifier:
             yield from (shard for member in stamped if (shard := _shard(bucket, member)) is not None)
 
     def _unindexed(self, region: Region) -> list[Shard]:
-        """The shards that lie in a region, and that no index of it has."""
+        """Return the shards that lie in a region, and that no index of it has."""
         if region.facts.keys is None:
             return []
         lying: set[Shard] = set()

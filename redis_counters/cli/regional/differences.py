@@ -1,8 +1,8 @@
-"""What differs between regions, and why: the states of one shard compared, as pure values.
+"""Differences between regions, and their causes: the states of one shard compared, as pure values.
 
-What all regions will have, once they have exchanged everything, is the merge of their states. Whatever a region lacks
-of it is a `Gap`; only entries that count for nothing any more may be missing, for they are dropped when everybody has
-heard of them.
+The merge of their states is what all regions will have once they have exchanged everything. Each part of it that a
+region lacks is a `Gap`; only entries that count for nothing any more may be missing, for they are dropped when all
+regions have received them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from redis_counters.protocol.exchange.shard_text import copy_of_peers, split_err
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A shard as one region has it. ``error``: it could not be read; nothing else is known then.
+    """A shard as one region has it. ``error``: the shard could not be read; nothing else is known then.
 
-    ``wrong``: an entry of it could not, and is not among the others. ``back``: as `copy_of_peers` has it.
+    ``wrong``: an entry of it could not be read, and is left out. ``back``: as `copy_of_peers` has it.
     """
 
     shard: RegionalShard = field(default_factory=RegionalShard)
@@ -32,7 +32,7 @@ class State:
 
 
 def state_of(text: bytes) -> State:
-    """Return the state that an answer of `entries_read` tells. Raises ValueError."""
+    """Return the state in a reply of `entries_read`. Raises ValueError."""
     told, wrong = split_error(text)
     shown = wrong.decode("utf-8", "replace")
     if shown and not told:
@@ -57,10 +57,10 @@ class Why(Enum):
 
 
 class Gap(NamedTuple):
-    """What a region lacks of one entry, ``REGION/DOT``, which is empty where it is none of an entry.
+    """The part of one entry that a region lacks. ``place``: the entry, ``REGION/DOT``; empty for a gap of the shard.
 
-    ``wanted``: the entry's increments, decrements and floors, when it has it. ``has`` and ``lacks``: what the entry
-    contributes to the counter there now, and what is missing of that. ``expiry``: when the counter does; 0: never.
+    ``wanted``: the entry's increments, decrements and floors once it is there. ``has`` and ``lacks``: what the entry
+    contributes to the counter there now, and what is missing. ``expiry``: of the counter, epoch milliseconds; 0: never.
     """
 
     region: str
@@ -80,10 +80,10 @@ class Gap(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known besides, of the shard and its regions. ``known_here``: regions that remember to have had the key.
+    """More facts of the shard and its regions. ``known_here``: the regions that remember to have had the key.
 
-    ``pulled``: (region, owner) where the region's mark says that it has what the owner changed last. ``now``: the time
-    of each region's server, epoch milliseconds: by its own clock a counter expires there.
+    ``pulled``: (region, owner) where the region's mark covers the owner's last change. ``now``: the time of each
+    region's server, epoch milliseconds: by its own clock a counter expires there.
     """
 
     evicted: frozenset[str] = frozenset()
@@ -93,18 +93,18 @@ class Known:
 
 
 NOTHING = Known()
-_ROUGHLY = 1_000  # milliseconds: before 7.0 Redis tells an expiry by how long it is until then
+_ROUGHLY = 1_000  # milliseconds: before 7.0 Redis gives an expiry as the time left
 
 
 def gaps(states: Mapping[str, State], known: Known = NOTHING) -> Iterator[Gap]:
-    """Yield what each region lacks; nothing where all are equal."""
+    """Yield the gaps of all regions; none where all are equal."""
     goal = reduce(RegionalShard.merge, (state.shard for state in states.values()))
     for region, state in states.items():
         if state.error:
             yield Gap(region, b"", (), 0, 0, Why.UNREADABLE, state.error)
             continue
         if 0 < goal.expiry <= known.now.get(region, 0):
-            continue  # it has expired there, and nothing is told to it any more
+            continue  # it has expired there, and nothing is sent to it any more
         if state.wrong:
             yield Gap(region, b"", (), 0, 0, Why.UNREADABLE, state.wrong)
         if state.back is not None:
@@ -121,7 +121,7 @@ def gaps(states: Mapping[str, State], known: Known = NOTHING) -> Iterator[Gap]:
 
 
 def _behind(region: str, place: bytes, counts: list[int]) -> Iterator[Gap]:
-    """That peers had more of the live entry than the region, which it may have passed since.
+    """Yield a gap if peers had more of the live entry than the region, which may have passed them since.
 
     (A total at its floor was moved there, with a counter that got fewer shards.)
     """
@@ -134,7 +134,7 @@ def _behind(region: str, place: bytes, counts: list[int]) -> Iterator[Gap]:
 
 
 def closed(gap: Gap, state: State, now: int = 0) -> bool:
-    """True if the region, whose state is this one by now, has what it lacked before; or it has expired there."""
+    """Return whether the region with this new state lacks it no longer, or the counter has expired there."""
     if 0 < gap.expiry <= now:
         return True
     if gap.why in (Why.BEHIND, Why.CAUGHT_UP):
@@ -149,7 +149,7 @@ def closed(gap: Gap, state: State, now: int = 0) -> bool:
 
 
 def owner_of(place: bytes) -> str:
-    """Return the region that an entry is of."""
+    """Return the region that counted an entry."""
     return place.partition(b"/")[0].decode("utf-8", "replace")
 
 
@@ -163,7 +163,7 @@ def _value(entry: tuple[int, ...]) -> int:
 
 
 def _enough(has: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
-    """True if nothing is lacking, or if it counts for nothing."""
+    """Return whether nothing is lacking, or whatever is lacking counts for nothing."""
     dropped = not any(has) and wanted[:2] == wanted[2:]
     return dropped or all(mine >= theirs for mine, theirs in zip(has, wanted, strict=True))
 

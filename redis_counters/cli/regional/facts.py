@@ -1,4 +1,4 @@
-"""What a region's Redis says of the exchange: who its peers are, what it has of them, since when."""
+"""A region's own records of the exchange: its peers, the changes it has of them, and since when."""
 
 from __future__ import annotations
 
@@ -27,6 +27,10 @@ class Bucket:
     moments: Sequence[Moment] = ()
     looked: Mapping[str, int] = field(default_factory=dict)  # by peer, epoch milliseconds of the own server
 
+    def covered(self, mark: Mark | None) -> int | None:
+        """Return the version up to which a region with this mark has its changes; None if it says nothing of it."""
+        return mark.version if mark is not None and mark.incarnation.startswith(self.generation) else None
+
 
 @dataclass(frozen=True, slots=True)
 class Facts:
@@ -45,10 +49,10 @@ class Facts:
         return bool(self.buckets) and all(bucket.version is not None for bucket in self.buckets)
 
     def lag(self, peer: str, source: Facts | None = None, behind: Sequence[int] = ()) -> float | None:
-        """For how many seconds the oldest change of a peer that is not here yet has waited; None: never exchanged.
+        """Return how many seconds the oldest change of a peer that is not here yet has waited; None: never exchanged.
 
-        ``source``: the peer, if it is known what it has; ``behind``: how many changes are lacking, in each bucket.
-        Without these, for how long something may be lacking, as recorded: where nothing changes that is minutes.
+        ``source``: the peer's facts; ``behind``: how many changes are lacking, in each bucket. Without these it is the
+        time since the last look, as recorded: where nothing changes that is minutes.
         """
         lags = []
         for number, bucket in enumerate(self.buckets):
@@ -61,20 +65,19 @@ class Facts:
                 lags.append(asked)
             elif behind[number]:
                 there = source.buckets[number]
-                told = mark.version if mark.incarnation.startswith(there.generation) else 0
-                lags.append(waiting(there.moments, told, source.now / 1000, asked))
+                lags.append(waiting(there.moments, there.covered(mark) or 0, source.now / 1000, asked))
             else:
                 lags.append(0.0)
         known = [lag for lag in lags if lag is not None]
         return max(known) if known and len(known) == len(lags) else None
 
     def heartbeat(self, peer: str) -> Beat | None:
-        """The last one of an exchange that brings the peer's changes here."""
+        """Return the last one of an exchange that brings the peer's changes here."""
         return next((beat for beat in self.beats if beat.source == peer.encode()), None)
 
 
 def facts_of(region: str, namespace: str) -> Generator[list[Command], list[object], Facts]:
-    """Return what is there of a region. Cost: 3 round trips.
+    """Return the facts of a region. Cost: 3 round trips.
 
     Raises: CounterError, where the namespace belongs to another region, or Redis refuses.
     """
@@ -95,9 +98,9 @@ def facts_of(region: str, namespace: str) -> Generator[list[Command], list[objec
 
 
 def evicted_of(all_facts: Mapping[str, Facts]) -> frozenset[str]:
-    """Return whom some region counts as evicted."""
-    states = ((name, state) for facts in all_facts.values() for name, state in facts.members.items())
-    return frozenset(name for name, state in states if state == EVICTED.decode())
+    """Return the regions that some region has recorded as evicted."""
+    evicted = EVICTED.decode()
+    return frozenset(name for facts in all_facts.values() for name, state in facts.members.items() if state == evicted)
 
 
 def check_alike(all_facts: Mapping[str, Facts]) -> None:

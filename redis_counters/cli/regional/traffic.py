@@ -1,4 +1,4 @@
-"""What changes in a region: how many entries, how large, how fast; and how many of them another has not pulled yet."""
+"""The changes of a region: how many entries, how large, how fast; and how many of them a peer has not pulled yet."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SAMPLE = 10  # of a bucket's entries, those that changed last
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """``bytes``: what an entry takes on its way, on average; None if there is none. ``per_second``: that change."""
+    """``bytes``: the size of an entry in flight, on average; None if there is none. ``per_second``: how many change."""
 
     bytes: float | None = None
     per_second: float | None = None
@@ -35,8 +35,7 @@ def behind(source: Facts, server: Transport, peer: str, here: Facts) -> list[int
     since = []
     for number, bucket in enumerate(source.buckets):
         mark = here.buckets[number].marks.get(source.region) if here.buckets else None
-        known = mark is not None and mark.incarnation.startswith(bucket.generation)
-        since.append(mark.version if known and mark is not None else 0)
+        since.append(bucket.covered(mark) or 0)
     others = [name.encode() for name in source.members if name not in (peer, source.region)]
     return _changed(source.keys, server, since, others)
 
@@ -50,7 +49,7 @@ def versions(keys: KeySpace, server: Transport) -> list[int]:
 def _changed(keys: KeySpace, server: Transport, since: Sequence[int], others: Sequence[bytes] = ()) -> list[int]:
     """Return how many entries of each bucket have changed since these versions: there, or merged from these others.
 
-    What is only noted is looked up by name: it may be in several notes, and in the change index too.
+    A change that is only noted is looked up by name: it may be in several notes, and in the change index too.
     """
     counts: list[Command] = []
     looks: list[tuple[int, int, Command]] = []  # bucket; version from which on a name is counted anyway
@@ -70,12 +69,12 @@ def _changed(keys: KeySpace, server: Transport, since: Sequence[int], others: Se
 
 
 def traffic(keys: KeySpace, server: Transport, region: str, since: Sequence[int], seconds: float) -> Traffic:
-    """Return what changed since these versions, which were those of so many seconds ago. Cost: 4 round trips."""
+    """Return the changes since these versions, which were those of so many seconds ago. Cost: 4 round trips."""
     changed = sum(_changed(keys, server, since))
     indexes = [keys.index(bucket) for bucket in range(keys.buckets)]
     asked = [Command(None, (x,), (b"+inf", b"(0", b"LIMIT", 0, _SAMPLE), b"ZREVRANGEBYSCORE") for x in indexes]
     samples = server.ask(asked)
-    members: list[list[bytes]] = [
+    members = [
         [member for member in sample if isinstance(member, bytes)] if isinstance(sample, list) else []
         for sample in samples
     ]

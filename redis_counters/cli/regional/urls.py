@@ -1,4 +1,4 @@
-"""The option ``--region NAME=URL`` of the commands that look at several regions, and the regions opened."""
+"""The option ``--region NAME=URL`` of the commands that look at several regions, and their deployments."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def urls_by_region(given: Sequence[str] | None, *, least: int = 2) -> dict[str, 
             raise UsageError("--region is NAME=URL, such as eu=redis://localhost:6379")
         try:
             check_name(name)
+            if name in found:
+                raise UsageError(f"{name} is named twice")
+            if not url:
+                raise UsageError(f"{name} has no URL")
+            if _TWO.search(url):
+                raise UsageError(f"between two regions in ${REGIONS_VARIABLE} stands a blank, and nothing else")
         except UsageError as error:
             raise UsageError(f"--region: {error}") from None
-        if name in found:
-            raise UsageError(f"--region: {name} is named twice")
-        if not url:
-            raise UsageError(f"--region: {name} has no URL")
-        if _TWO.search(url):
-            raise UsageError(f"--region: between two regions in ${REGIONS_VARIABLE} stands a blank, and nothing else")
         found[name] = url
     if len(found) < least:
         wanted = "two regions" if least == 2 else "a region"
@@ -59,7 +59,7 @@ def urls_by_region(given: Sequence[str] | None, *, least: int = 2) -> dict[str, 
 
 @contextmanager
 def transports(urls: Mapping[str, str]) -> Iterator[dict[str, Transport]]:
-    """The deployments, by region. Raises: UsageError for a URL."""
+    """The deployments by region, closed at the end. Raises: UsageError for a URL."""
     with ExitStack() as stack:
         found: dict[str, Transport] = {}
         for name, url in urls.items():
@@ -72,7 +72,7 @@ def transports(urls: Mapping[str, str]) -> Iterator[dict[str, Transport]]:
 
 @contextmanager
 def of_region(name: str) -> Iterator[None]:
-    """What is raised inside says which region it is of."""
+    """Errors of this library that are raised inside name the region."""
     try:
         yield
     except CounterError as error:

@@ -1,4 +1,4 @@
-"""What happens to the demo's processes, and when; each event is told as one line."""
+"""The events of the demo: what happens to its processes, and when; each is told as one line."""
 
 from __future__ import annotations
 
