@@ -1,4 +1,4 @@
-"""Celery: counters for tasks, right in the processes of the prefork pool, and in Redis when a process ends.
+"""Celery: counters for tasks, correct in the processes of the prefork pool, and flushed when a process ends.
 
 app = Celery("shop", broker=...)
 counters = CeleryCounters(app)
@@ -33,7 +33,7 @@ class CeleryCounters(Lazy):
 
     Settings of the app: ``redis_counters_url``, by default that of the environment variable REDIS_COUNTERS_URL, and
     ``redis_counters_options``, a dict of options of `Counters`; ``options`` given here come before them. A process of
-    the pool delivers when it ends: at a shutdown, warm, or after ``max_tasks_per_child``. What ends by SIGKILL, as
+    the pool flushes when it ends: at a warm shutdown, or after ``max_tasks_per_child``. One that ends by SIGKILL, as
     after a hard time limit, loses what it has not flushed.
     """
 
@@ -54,7 +54,7 @@ class CeleryCounters(Lazy):
 
 
 def deliver_at_end(counters: Counters) -> None:
-    """What this client counts in a process of the prefork pool is in Redis when the process has ended.
+    """Close this client when a process of the prefork pool ends, so that its counts are in Redis.
 
     For a client that you have made yourself. Such a process ends by ``os._exit``, and runs no hooks of `atexit`.
     """

@@ -1,4 +1,4 @@
-"""FastAPI: what `redis_counters.contrib.starlette` has, as dependencies.
+"""FastAPI: `redis_counters.contrib.starlette`, as dependencies.
 
 app = FastAPI(lifespan=lifespan(), exception_handlers=ERROR_HANDLERS)
 
@@ -35,22 +35,22 @@ AppCounters = Annotated[Counters, Depends(get_counters)]
 """The type of a parameter that is the application's counters."""
 
 
-def _nobody() -> None:
+def _no_user() -> None:
     return None
 
 
 def idempotency_key(user: Callable[..., Any] | None) -> Callable[..., str]:
-    """Return a dependency: what to give `incr_once` as key, from the request's Idempotency-Key.
+    """Return a dependency: the key for `incr_once`, from the request's Idempotency-Key.
 
-    ``user``: your dependency for who sent the request, an id; keys are separate for each user, method and path. None
-    if there are no users, then all share their keys. A header that is missing or malformed is answered by status 400
-    with a sentence.
+    ``user``: your dependency for the id of the sender; keys are separate for each user, method and path. None if there
+    are no users, then all share their keys. A header that is missing or malformed is answered by status 400 with a
+    sentence.
     """
-    sender: Any = Depends(user or _nobody)
+    sender: Any = Depends(user or _no_user)
     header: Any = Header(None, alias=HEADER, description="One value per action, the same when it is repeated.")
 
-    def key(request: Request, who: Any = sender, _documented: str | None = header) -> str:
-        return starlette.idempotency_key(request, who)
+    def key(request: Request, user_id: Any = sender, _documented: str | None = header) -> str:
+        return starlette.idempotency_key(request, user_id)
 
     return key
 

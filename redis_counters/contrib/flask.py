@@ -38,8 +38,8 @@ class FlaskCounters(Forwarding):
 
     Settings of the application: ``REDIS_COUNTERS_URL``, by default that of the environment variable of this name, and
     ``REDIS_COUNTERS_OPTIONS``, a dict of options of `Counters`; ``options`` given here come before them. Nothing is
-    sent, and no thread is started, before something counts: so it goes with servers that fork, preloaded or not. What
-    waits when the process ends is delivered then, or its loss is logged.
+    sent, and no thread is started, before something counts: so it works with servers that fork, preloaded or not.
+    Counts that are pending when the process ends are flushed then, or their loss is logged.
     """
 
     def __init__(
@@ -51,9 +51,9 @@ class FlaskCounters(Forwarding):
             self.init_app(app)
 
     def init_app(self, app: Flask) -> None:
-        """The application has counters, and answers their errors by 400, 422 or 503, each with a sentence.
+        """Give the application counters, and let it answer their errors by 400, 422 or 503, each with a sentence.
 
-        It keeps the error handlers that it has for them. Raises: UsageError, TypeError for its settings.
+        Its own handlers of these errors stay. Raises: UsageError, TypeError for its settings.
         """
         if _EXTENSION in app.extensions:
             raise UsageError("this application has counters already: init_app was called twice")
@@ -76,9 +76,9 @@ class FlaskCounters(Forwarding):
 
 
 def idempotency_key(user: User | None) -> str:
-    """Return what to give `incr_once` as key: the request's Idempotency-Key, within its method, path and user.
+    """Return the key for `incr_once`: the request's Idempotency-Key, within its method, path and user.
 
-    ``user``: who sent the request, by your authentication; None if there are no users, then all share their keys.
+    ``user``: the id of the sender, by your authentication; None if there are no users, then all share their keys.
     Raises: BadRequest, status 400 with a sentence, for a header that is missing or malformed, or no user id.
     """
     path = request.root_path + request.path

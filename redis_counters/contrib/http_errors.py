@@ -1,4 +1,4 @@
-"""Which errors of this library are a matter between the application and its client, and what to answer."""
+"""The HTTP responses to errors of this library that concern the sender of a request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from redis_counters.errors import CounterError, KeyConflict, Overflow, Unavailab
 
 
 class Answer(NamedTuple):
-    """What to answer over HTTP."""
+    """An HTTP response."""
 
     status: int
     sentence: str
@@ -17,11 +17,11 @@ class Answer(NamedTuple):
 
 
 ANSWERED: tuple[type[CounterError], ...] = (KeyConflict, Overflow, Unavailable, UsageError)
-"""The errors that have an answer. What else there is, `Refused`, is for those who run the server: an error 500."""
+"""The errors that have an answer. Any other, such as `Refused`, concerns the operator of the server: an error 500."""
 
 
 def answer(error: CounterError) -> Answer | None:
-    """Return what to answer when this was raised; None for an error that whoever sent the request has no part in."""
+    """Return the response to an error; None for one that does not concern the sender of the request."""
     if isinstance(error, Unavailable):
         return Answer(503, "Counting is not possible at the moment. Please try again.", {"Retry-After": "1"})
     if isinstance(error, KeyConflict):

@@ -1,4 +1,4 @@
-"""The header Idempotency-Key: what is accepted as one, and the key of `incr_once` that is made of it."""
+"""The header Idempotency-Key: the values that are accepted, and the key of `incr_once` that is made of one."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from hashlib import blake2b
 from redis_counters.protocol.keyed.calls import User, user_bytes
 
 HEADER = "Idempotency-Key"
-LONGEST = 255  # characters
+MAX_KEY = 255  # characters
 
 # A comma would be two headers that a proxy has joined; in quotes it is a string of RFC 9651, as the draft of the IETF
 # wants it; without them it is what most clients send.
-_KEY = re.compile(rf'(?P<quote>"?)(?P<key>[!#-+\--:<-\[\]-~]{{1,{LONGEST}}})(?P=quote)')
+_KEY = re.compile(rf'(?P<quote>"?)(?P<key>[!#-+\--:<-\[\]-~]{{1,{MAX_KEY}}})(?P=quote)')
 
 
 class BadKeyError(ValueError):
-    """The header is missing or malformed; the text is a sentence for whoever sent the request."""
+    """The header is missing or malformed; the text is a sentence for the sender of the request."""
 
 
 def header_key(values: Sequence[str]) -> str:
@@ -32,7 +32,7 @@ def header_key(values: Sequence[str]) -> str:
     found = _KEY.fullmatch(values[0].strip())
     if found is None:
         raise BadKeyError(
-            f"The header {HEADER} must have between 1 and {LONGEST} printable ASCII characters, without space, comma, "
+            f"The header {HEADER} must have between 1 and {MAX_KEY} printable ASCII characters, without space, comma, "
             "semicolon, backslash, and quotes other than around it."
         )
     return found["key"]
@@ -41,8 +41,7 @@ def header_key(values: Sequence[str]) -> str:
 def scoped(key: str, method: str, path: str, user: User | None) -> str:
     """Return the key for `incr_once`, 32 characters: the same only for the same method, path, user and key.
 
-    ``user`` None is nobody: all who are nobody share their keys. The form is fixed, for keys are remembered across
-    versions.
+    Requests whose ``user`` is None share their keys. The form is fixed, for keys are remembered across versions.
     """
     parts = [method.upper().encode(), path.encode("utf-8", "surrogatepass"), key.encode()]
     if user is not None:

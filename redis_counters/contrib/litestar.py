@@ -23,7 +23,7 @@ from litestar.plugins import InitPlugin
 from redis_counters.asyncio import Counters
 from redis_counters.contrib.http_errors import ANSWERED, answer
 from redis_counters.contrib.idempotency import HEADER, BadKeyError, header_key, scoped
-from redis_counters.contrib.shutdown import TIMEOUT, close_asyncio
+from redis_counters.contrib.shutdown import STATE, TIMEOUT, attached
 from redis_counters.contrib.url_config import opened
 from redis_counters.errors import CounterError, UsageError
 from redis_counters.protocol.keyed.calls import User
@@ -41,9 +41,9 @@ AppCounters = NamedDependency[Counters]
 class CountersPlugin(InitPlugin):
     """Handlers get the application's counters by a parameter ``counters: AppCounters``.
 
-    ``url``: by default that of the environment variable REDIS_COUNTERS_URL. ``options``: of `Counters`. What did not
-    get across when the application ends, within ``close_timeout`` seconds, is logged with its amounts. Errors of
-    counting are answered by 400, 422 or 503, each with a sentence, where the application has no handler for them.
+    ``url``: by default that of the environment variable REDIS_COUNTERS_URL. ``options``: of `Counters`. Counts that
+    are not flushed when the application ends, within ``close_timeout`` seconds, are logged with their amounts. Errors
+    of counting are answered by 400, 422 or 503, each with a sentence, where the application has no handler for them.
     """
 
     def __init__(self, url: str | None = None, *, close_timeout: float = TIMEOUT, **options: Unpack[Options]) -> None:
@@ -61,26 +61,18 @@ class CountersPlugin(InitPlugin):
     @asynccontextmanager
     async def _lifespan(self, app: Litestar) -> AsyncIterator[None]:
         counters = opened(Counters.from_url, self._url, self._options)
-        around = app.state.get("redis_counters")
-        app.state.redis_counters = counters
-        try:
+        async with attached(app.state, counters, self._close_timeout):
             yield
-        finally:
-            if around is None:
-                del app.state.redis_counters
-            else:
-                app.state.redis_counters = around
-            await close_asyncio(counters, self._close_timeout)
 
 
 def _counters(state: State) -> Counters:
-    return cast(Counters, state.redis_counters)
+    return cast(Counters, getattr(state, STATE))
 
 
 def idempotency_key(request: Request[Any, Any, Any], user: User | None) -> str:
-    """Return what to give `incr_once` as key: the request's Idempotency-Key, within its method, path and user.
+    """Return the key for `incr_once`: the request's Idempotency-Key, within its method, path and user.
 
-    ``user``: who sent the request, by your authentication; None if there are no users, then all share their keys.
+    ``user``: the id of the sender, by your authentication; None if there are no users, then all share their keys.
     Raises: HTTPException, status 400 with a sentence, for a header that is missing or malformed, or no user id.
     """
     try:

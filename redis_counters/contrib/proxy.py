@@ -1,4 +1,4 @@
-"""Objects that stand for a client which is made, or known, only later: as modules of an application import them."""
+"""Stand-ins for a client that is made, or known, only later: for modules of an application to import."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from redis_counters._blocking.counters import Counters
 from redis_counters.contrib.shutdown import close
 
 if TYPE_CHECKING:
-    _Face = Counters  # so that checkers and editors know every method; there is none here to be kept up to date
+    _Face = Counters  # so that checkers and editors know every method, without a copy of any here
 else:
     _Face = object
 
@@ -22,7 +22,7 @@ class Forwarding(ABC, _Face):
     def _current(self) -> Counters: ...
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # whoever looks a module through for something of his own makes no client
+        if name.startswith("_"):  # attribute probing must not create a client
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self._current(), name)
 
@@ -30,8 +30,8 @@ class Forwarding(ABC, _Face):
 class Lazy(Forwarding):
     """Has the methods of a `Counters` that is made at the first use, one per process.
 
-    No lock guards that: a fork could copy it while it is held. Of two threads that come at once both make one, and
-    the one that is too late is closed; nobody has counted with it.
+    No lock guards this: a fork could copy it while it is held. Two threads at the same time both make a client; the
+    second is closed, and has counted nothing.
     """
 
     def __init__(self, make: Callable[[], Counters]) -> None:
@@ -51,6 +51,6 @@ class Lazy(Forwarding):
         return made
 
     def _end(self) -> None:
-        """What was counted is in Redis, or its loss is logged; the next use makes a new client."""
+        """Close the client: its counts are in Redis, or their loss is logged. The next use makes a new one."""
         if (made := self._made.pop(None, None)) is not None:
             close(made)

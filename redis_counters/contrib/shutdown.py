@@ -1,8 +1,10 @@
-"""The end of a client when its application ends: nobody is left there to catch an error, so it is logged."""
+"""The end of a client when its application ends: no caller is left to catch an error, so it is logged."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
 from redis_counters.errors import CounterError, Unavailable
 from redis_counters.events import log
@@ -12,10 +14,11 @@ if TYPE_CHECKING:
     import redis_counters.asyncio
 
 TIMEOUT = 5.0  # seconds
+STATE = "redis_counters"  # the attribute of an application's state that is its client
 
 
 def close(counters: redis_counters.Counters, timeout: float = TIMEOUT) -> None:
-    """The client is closed; what did not get across is logged."""
+    """Close the client within ``timeout`` seconds, and log what was not flushed. Raises nothing."""
     try:
         counters.close(timeout)
     except CounterError as error:
@@ -28,6 +31,21 @@ async def close_asyncio(counters: redis_counters.asyncio.Counters, timeout: floa
         await counters.close(timeout)
     except CounterError as error:
         _log(error)
+
+
+@asynccontextmanager
+async def attached(state: Any, counters: redis_counters.asyncio.Counters, timeout: float) -> AsyncIterator[None]:
+    """Inside, the client is in the application's state, instead of one that was there; at the end it is closed."""
+    around = getattr(state, STATE, None)
+    setattr(state, STATE, counters)
+    try:
+        yield
+    finally:
+        if around is None:
+            delattr(state, STATE)
+        else:
+            setattr(state, STATE, around)
+        await close_asyncio(counters, timeout)
 
 
 def _log(error: CounterError) -> None:

@@ -20,7 +20,7 @@ from starlette.responses import PlainTextResponse, Response
 from redis_counters.asyncio import Counters
 from redis_counters.contrib.http_errors import ANSWERED, Answer, answer
 from redis_counters.contrib.idempotency import HEADER, BadKeyError, header_key, scoped
-from redis_counters.contrib.shutdown import TIMEOUT, close_asyncio
+from redis_counters.contrib.shutdown import STATE, TIMEOUT, attached
 from redis_counters.contrib.url_config import opened
 from redis_counters.errors import CounterError, UsageError
 from redis_counters.protocol.keyed.calls import User
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ERROR_HANDLERS", "counters_of", "counting", "idempotency_key", "lifespan"]
 
-_STATE = "redis_counters"  # the key in the state of the lifespan, and the attribute of app.state
-
 
 @asynccontextmanager
 async def counting(
@@ -40,20 +38,12 @@ async def counting(
 ) -> AsyncIterator[dict[str, Counters]]:
     """For a lifespan of your own: inside of this the application has counters, afterwards they are closed.
 
-    ``url``: by default that of the environment variable REDIS_COUNTERS_URL. ``options``: of `Counters`. What did not
-    get across when it ends, within ``close_timeout`` seconds, is logged with its amounts.
+    ``url``: by default that of the environment variable REDIS_COUNTERS_URL. ``options``: of `Counters`. Counts that
+    are not flushed when it ends, within ``close_timeout`` seconds, are logged with their amounts.
     """
     counters = opened(Counters.from_url, url, options)
-    around = getattr(app.state, _STATE, None)
-    setattr(app.state, _STATE, counters)
-    try:
-        yield {_STATE: counters}
-    finally:
-        if around is None:
-            delattr(app.state, _STATE)
-        else:
-            setattr(app.state, _STATE, around)
-        await close_asyncio(counters, close_timeout)
+    async with attached(app.state, counters, close_timeout):
+        yield {STATE: counters}
 
 
 def lifespan(
@@ -72,7 +62,7 @@ def counters_of(connection: HTTPConnection) -> Counters:
 
     Raises: RuntimeError if its lifespan does not run, as in a test without ``with TestClient(app)``.
     """
-    found = connection.scope.get("state", {}).get(_STATE) or getattr(connection.app.state, _STATE, None)
+    found = connection.scope.get("state", {}).get(STATE) or getattr(connection.app.state, STATE, None)
     if found is None:
         raise RuntimeError(
             "this application has no counters: give it lifespan=lifespan(), and in tests use `with TestClient(app)`"
@@ -81,9 +71,9 @@ def counters_of(connection: HTTPConnection) -> Counters:
 
 
 def idempotency_key(request: Request, user: User | None) -> str:
-    """Return what to give `incr_once` as key: the request's Idempotency-Key, within its method, path and user.
+    """Return the key for `incr_once`: the request's Idempotency-Key, within its method, path and user.
 
-    ``user``: who sent the request, by your authentication; None if there are no users, then all share their keys.
+    ``user``: the id of the sender, by your authentication; None if there are no users, then all share their keys.
     Raises: HTTPException, status 400 with a sentence, for a header that is missing or malformed, or no user id.
     """
     try:

@@ -1,4 +1,4 @@
-"""Where Redis is, when a framework's settings do not say."""
+"""The URL of Redis, when a framework's settings have none."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def url_or_default(url: str | None) -> str:
 
 
 def opened(from_url: Callable[..., T], url: str | None, options: Mapping[str, Any]) -> T:
-    """Return what ``from_url`` makes. Raises as it does; where the environment's URL is wrong, it is named."""
+    """Return the client that ``from_url`` makes. Raises as it does; an error names the variable it comes from."""
     try:
         return from_url(url_or_default(url), **options)
     except UsageError as error:

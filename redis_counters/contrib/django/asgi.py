@@ -1,7 +1,7 @@
 """Django under ASGI: in asgi.py, ``application = get_asgi_application()`` of this module.
 
-uvicorn and others end by the signal that stopped them, so that nothing runs at the exit. Before that they tell an
-application that it ends, which Django does not listen to.
+uvicorn and others end by the signal that stopped them, so that nothing runs at the exit. Before that they send the
+application the end of its lifespan, which Django ignores.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
 
 def get_asgi_application() -> Application:
-    """Return Django's application; when the server tells it to end, what was counted is delivered."""
+    """Return Django's application, which flushes when the server ends its lifespan."""
     return delivering(asgi.get_asgi_application())
 
 
 def delivering(application: Application) -> Application:
-    """Return the same ASGI application; it also takes part in the lifespan, and delivers at its end."""
+    """Return an ASGI application that also handles the lifespan, and flushes at its end."""
 
     async def with_lifespan(scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "lifespan":

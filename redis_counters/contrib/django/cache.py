@@ -2,7 +2,7 @@
 
 CACHES = {"counters": {"BACKEND": "redis_counters.contrib.django.cache.CounterCache"}, ...}
 
-caches["counters"].incr("views")  # no ValueError: a counter that nobody has counted is 0
+caches["counters"].incr("views")  # no ValueError: a counter that was never counted is 0
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from asgiref.sync import sync_to_async
 from django.core.cache.backends.base import BaseCache
 from django.core.exceptions import ImproperlyConfigured
 
-from redis_counters.contrib.django.client import counters
+from redis_counters.contrib.django.client import counters, last_known
 from redis_counters.errors import Unavailable
 
 __all__ = ["CounterCache"]
 
-_NOT_SET = "a counter is not set, but counted: use incr and decr here, and another cache for what is to be cached"
-_NO_END = "a counter does not expire by its cache: use another cache for what is to be cached"
-_NOT_ALL = "counters are deleted one by one: nobody knows here which there are"
+_NOT_SET = "a counter is not set, but counted: use incr and decr here, and another cache for values to be cached"
+_NO_END = "a counter does not expire by its cache: use another cache for values to be cached"
+_NOT_ALL = "counters are deleted one by one: their names are not known here"
 
 
 def plain_key(key: str, prefix: str, version: object) -> str:
@@ -42,27 +42,20 @@ class CounterCache(BaseCache):  # type: ignore[misc]  # Django has no types
         super().__init__({"KEY_FUNCTION": plain_key, **params})
 
     def incr(self, key: str, delta: int = 1, version: int | None = None) -> int | None:
-        """The counter is higher by ``delta``; return its value as far as it is known here.
+        """Add ``delta`` to the counter; return its value as far as it is known here. `decr` subtracts.
 
-        That is no number that nobody else gets: others count at the same time. While Redis is away the counter is
-        counted all the same; the value is the last known one with what this process has counted since, or None.
+        The number is not unique: others count at the same time. While Redis is away ``delta`` is counted all the same;
+        the value is the last known one with what this process has counted since, or None.
         """
         name = self.make_key(key, version)
         counters.add(name, delta)
         try:
             return counters.get(name)
-        except Unavailable:  # not raised, for it was counted: who is told of an error would count again
+        except Unavailable:  # not raised, for it was counted: after an error the caller would count again
             return last_known(name)
-
-    def decr(self, key: str, delta: int = 1, version: int | None = None) -> int | None:
-        """The counter is lower by ``delta``; otherwise as `incr`."""
-        return self.incr(key, -delta, version)
 
     async def aincr(self, key: str, delta: int = 1, version: int | None = None) -> int | None:
         return await sync_to_async(self.incr, thread_sensitive=True)(key, delta, version)
-
-    async def adecr(self, key: str, delta: int = 1, version: int | None = None) -> int | None:
-        return await self.aincr(key, -delta, version)
 
     def get(self, key: str, default: object = None, version: int | None = None) -> int:
         """Return the counter's value; ``default`` is never needed. Raises as `Counters.get`."""
@@ -78,7 +71,7 @@ class CounterCache(BaseCache):  # type: ignore[misc]  # Django has no types
         return await sync_to_async(self.get_many, thread_sensitive=True)(keys, version)
 
     def has_key(self, key: str, version: int | None = None) -> bool:
-        """Return True: a counter need not be made."""
+        """Return True: every counter is there."""
         return True
 
     async def ahas_key(self, key: str, version: int | None = None) -> bool:
@@ -97,19 +90,8 @@ class CounterCache(BaseCache):  # type: ignore[misc]  # Django has no types
         raise NotImplementedError(_NO_END)
 
     def delete(self, key: str, version: int | None = None) -> bool:
-        """The counter is 0, and its keys are gone; return whether it was another value. Raises as `Counters.delete`."""
+        """Delete the counter; return whether it was not 0. Raises as `Counters.delete`."""
         return counters.delete(self.make_key(key, version)) != 0
-
-    async def adelete(self, key: str, version: int | None = None) -> bool:
-        return await sync_to_async(self.delete, thread_sensitive=True)(key, version)
 
     def clear(self) -> NoReturn:
         raise NotImplementedError(_NOT_ALL)
-
-
-def last_known(name: str) -> int | None:
-    """Return the value as this process last knew it, with what it has counted since; None if it never knew."""
-    try:
-        return counters.get(name, max_age=float("inf"))
-    except Unavailable:
-        return None

@@ -15,7 +15,7 @@ from redis_counters.errors import UsageError
 
 
 def check_settings(**_wanted: Any) -> list[CheckMessage]:
-    """Return what is wrong with the setting REDIS_COUNTERS."""
+    """Return an error if the setting REDIS_COUNTERS cannot be used."""
     try:
         url, options = url_and_options()
         if urlsplit(url_or_default(url)).scheme == "embedded":  # making one starts a server

@@ -10,7 +10,8 @@ from redis_counters._blocking.counters import Counters
 from redis_counters.contrib.django.config import SETTING, url_and_options
 from redis_counters.contrib.proxy import Lazy
 from redis_counters.contrib.url_config import opened
-from redis_counters.errors import UsageError
+from redis_counters.errors import Unavailable, UsageError
+from redis_counters.protocol.wire.values import Name
 
 
 def make() -> Counters:
@@ -23,10 +24,18 @@ def make() -> Counters:
 
 
 counters = Lazy(make)
-"""The counters of this process, with all methods of `Counters`: made at the first use, delivered at the exit."""
+"""The counters of this process, with all methods of `Counters`: made at the first use, flushed at the exit."""
 
 
-def begin_anew(*, setting: str, **_signal: Any) -> None:
-    """The next use goes by the settings as they are now."""
+def last_known(name: Name) -> int | None:
+    """Return the value as this process last knew it, with what it has counted since; None if it never knew."""
+    try:
+        return counters.get(name, max_age=float("inf"))
+    except Unavailable:
+        return None
+
+
+def restart(*, setting: str, **_signal: Any) -> None:
+    """Close the client; the next use makes one by the settings as they are then."""
     if setting == SETTING:
         counters._end()

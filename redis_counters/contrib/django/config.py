@@ -12,7 +12,7 @@ SETTING = "REDIS_COUNTERS"
 
 
 def url_and_options() -> tuple[str | None, dict[str, Any]]:
-    """Return what the settings say. Raises ImproperlyConfigured."""
+    """Return the URL and the options of the settings. Raises ImproperlyConfigured."""
     setting = getattr(settings, SETTING, {})
     if not isinstance(setting, Mapping):
         raise ImproperlyConfigured(f"{SETTING} must be a dict with the keys URL and OPTIONS")

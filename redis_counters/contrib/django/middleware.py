@@ -1,4 +1,4 @@
-"""Errors of counting become answers: in MIDDLEWARE, ``"redis_counters.contrib.django.middleware.CounterErrors"``."""
+"""Errors of counting become responses: in MIDDLEWARE, ``"redis_counters.contrib.django.middleware.CounterErrors"``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["CounterErrors"]
 
 
 class CounterErrors(MiddlewareMixin):  # type: ignore[misc]  # Django has no types
-    """What views raise of this library is answered by 400, 422 or 503, each with a sentence as plain text."""
+    """Errors of this library that a view raises become 400, 422 or 503, each with a sentence as plain text."""
 
     def process_exception(self, _request: Any, error: Exception) -> Any:
         if isinstance(error, BadIdempotencyKey):

@@ -1,4 +1,4 @@
-"""What a view takes from a request: its Idempotency-Key."""
+"""The Idempotency-Key of a request."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class BadIdempotencyKey(BadRequest):  # type: ignore[misc]  # Django has no type
 
 
 def idempotency_key(request: Any, user: User | None) -> str:
-    """Return what to give `incr_once` as key: the request's Idempotency-Key, within its method, path and user.
+    """Return the key for `incr_once`: the request's Idempotency-Key, within its method, path and user.
 
-    ``user``: who sent the request, say ``request.user.pk``; None if there are no users, then all share their keys.
+    ``user``: the id of the sender, say ``request.user.pk``; None if there are no users, then all share their keys.
     Raises: BadRequest, status 400, for a header that is missing or malformed, or no user id; the middleware
     `CounterErrors` answers with the reason.
     """

@@ -5,8 +5,8 @@
     {% counters names as counts %}
     {% liked "post:42" user.pk as mine %}{% if mine %}You like this.{% endif %}
 
-While Redis is away a page is shown nevertheless: with the last value that is known, or without one. The log has one
-warning then for each tag, and not one for each page.
+While Redis is away pages are shown with the last known values, or without. The log has one warning then for each tag,
+not one for each page.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from django import template
 
 from redis_counters.contrib.django.client import counters as ours
+from redis_counters.contrib.django.client import last_known
 from redis_counters.errors import Unavailable
 from redis_counters.events import log
 from redis_counters.protocol.keyed.calls import User
@@ -25,7 +26,7 @@ __all__ = ["counter", "counters", "liked"]
 
 register = template.Library()
 
-_told: set[str] = set()  # tags that have warned, and have had no answer since
+_warned: set[str] = set()  # tags that have warned, and have had no answer since
 
 
 def counter(name: Name, default: object = "", max_age: float | None = None) -> object:
@@ -40,8 +41,8 @@ def counters(names: Iterable[Name], default: object = "", max_age: float | None 
         values: dict[Name, object] = {**ours.get_many(wanted, max_age=max_age)}
     except Unavailable as error:
         _warn("counter", "templates show the last known values, until Redis answers again: %s", error)
-        return {name: _last_known(name, default) for name in wanted}
-    _told.discard("counter")
+        return {name: default if (value := last_known(name)) is None else value for name in wanted}
+    _warned.discard("counter")
     return values
 
 
@@ -50,23 +51,16 @@ def liked(name: Name, user: User) -> bool | None:
     try:
         likes = ours.likes(name).has(user)
     except Unavailable as error:
-        _warn("liked", "templates cannot tell who likes what, until Redis answers again: %s", error)
+        _warn("liked", "templates do not know the likes, until Redis answers again: %s", error)
         return None
-    _told.discard("liked")
+    _warned.discard("liked")
     return likes
 
 
 def _warn(tag: str, text: str, error: Unavailable) -> None:
-    if tag not in _told:
-        _told.add(tag)
+    if tag not in _warned:
+        _warned.add(tag)
         log.warning(text, error)
-
-
-def _last_known(name: Name, default: object) -> object:
-    try:
-        return ours.get(name, max_age=float("inf"))
-    except Unavailable:
-        return default
 
 
 for tag in (counter, counters, liked):
