@@ -1,4 +1,4 @@
-"""The demo's worker processes: started, stopped, replaced, frozen, resumed, and what each of them has issued."""
+"""The demo's worker processes: started, stopped, replaced, frozen, resumed, and their reports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _JOIN = 30.0  # seconds: a worker that closes needs much less
 
 @contextmanager
 def _ctrl_c_held() -> Iterator[None]:
-    """Ctrl-C waits until the end of the block, and does not exist for a process started in it.
+    """Hold Ctrl-C back until the end of the block; a process started inside never gets it.
 
     It reaches the whole process group, but only the parent acts on it: a child inherits what is blocked. Blocking alone
     would not do for the parent: another thread of it would take the signal, and the main thread be interrupted.
@@ -64,7 +64,7 @@ class Worker:
         return self.state not in ("closed", "failed")
 
     def read(self, timeout: float) -> None:
-        """Take in the reports that have arrived, waiting up to ``timeout`` seconds for the first."""
+        """Read the reports that have arrived, waiting up to ``timeout`` seconds for the first."""
         try:
             while self.running and self._pipe.poll(timeout):
                 self._take(self._pipe.recv())
@@ -83,7 +83,7 @@ class Worker:
             self.state, self.rate = "failed" if report.error else "closed", 0.0
 
     def stop(self) -> None:
-        """The worker closes by itself, also if it was frozen."""
+        """Ask the worker to close, also if it was frozen."""
         if self.state == "frozen":
             self.resume()
         if self.state == "counting":
@@ -94,19 +94,19 @@ class Worker:
                 self.read(0)
 
     def freeze(self) -> None:
-        """The process stands still (SIGSTOP), wherever it is."""
+        """Stop the process (SIGSTOP), wherever it is."""
         if self.state == "counting":
             os.kill(self.pid, signal.SIGSTOP)
             self.state, self.rate = "frozen", 0.0
 
     def resume(self) -> None:
-        """The process goes on (SIGCONT)."""
+        """Let the process go on (SIGCONT)."""
         if self.state == "frozen":
             os.kill(self.pid, signal.SIGCONT)
             self.state, self._seen = "counting", time.monotonic()
 
     def end(self) -> None:
-        """The process is gone, at once if it is still running."""
+        """End the process, at once if it is still running."""
         self._process.kill()
         self._process.join(_JOIN)
         self._process.close()
@@ -135,20 +135,20 @@ class Crew:
             worker.end()
 
     def hire(self) -> Worker:
-        """One more process counts."""
+        """Start one more process."""
         worker = Worker(len(self.workers) + 1, self._url, self._plain)
         self.workers.append(worker)
         return worker
 
     def read(self, timeout: float) -> None:
-        """Take in all reports, waiting up to ``timeout`` seconds for the first."""
+        """Read all reports, waiting up to ``timeout`` seconds for the first."""
         running = {worker._pipe: worker for worker in self.workers if worker.running}
         for pipe in wait(list(running), timeout):
             if isinstance(pipe, Connection):
                 running[pipe].read(0)
 
     def finish(self) -> None:
-        """Every worker has closed and told what it issued, or has failed."""
+        """Wait until every worker has closed and sent its last report, or has failed."""
         for worker in self.workers:
             worker.stop()
         deadline = time.monotonic() + _JOIN
@@ -174,6 +174,6 @@ class Crew:
 
     @property
     def errors(self) -> list[str]:
-        """What went wrong in workers."""
+        """The errors of workers."""
         lines = [f"worker {w.number}: {w.report.error}" for w in self.workers if w.report.error]
         return lines + [f"worker {w.number}: did not end in {_JOIN:.0f} s" for w in self.workers if w.running]

@@ -12,7 +12,7 @@ _FROZEN = 3.0  # seconds at most: redis-py itself gives up a connection after 5
 
 
 class Script:
-    """The events of one demo. ``tell`` gets each as it happens; ``events`` are those that did happen."""
+    """The events of one demo. ``tell`` gets each as it happens; ``events`` has those that did happen."""
 
     def __init__(self, crew: Crew, seconds: float, tell: Callable[[str], object]) -> None:
         self.events: list[str] = []
@@ -21,7 +21,7 @@ class Script:
         self._begin: float | None = None
 
     def play(self, show: Callable[[], object]) -> None:
-        """Let the workers count, and do to them what happens to processes; ``show`` is called all the time."""
+        """Let the workers count, and play the events; ``show`` is called all the time."""
         crew, seconds = self._crew, self._seconds
         steps: list[tuple[float, Callable[[], object]]] = [
             (0.25 * seconds, self._stop),

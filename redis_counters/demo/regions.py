@@ -1,4 +1,4 @@
-"""``demo --regions``: three servers count for themselves, an exchange runs between them, and one gets cut off."""
+"""``demo --regions``: three servers count, an exchange runs between them, and one is cut off for a while."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LONGEST = 600.0  # seconds, where events are left to the keys
 
 @dataclass(slots=True)
 class Site:
-    """One region of the demo: its server, the link that leads the exchange to it, and what was counted there."""
+    """One region of the demo: its server, the link that leads the exchange to it, and its own counts."""
 
     name: str
     link: LossyLink
@@ -38,12 +38,12 @@ class Site:
     cut: bool = False
     behind: deque[int] = field(default_factory=lambda: deque(maxlen=KEPT))
 
-    def count(self, seconds: float, chance: random.Random) -> None:
-        """Count as much as belongs in that time."""
-        amount = max(1, round(self.rate * seconds * chance.uniform(0.5, 1.5)))
+    def count(self, seconds: float, rng: random.Random) -> None:
+        """Count as much as these seconds allow."""
+        amount = max(1, round(self.rate * seconds * rng.uniform(0.5, 1.5)))
         self._add(HOT, amount)
-        for name in chance.sample(OTHERS, 5):
-            self._add(name, chance.choice((-2, -1, 1, 2, 3)))
+        for name in rng.sample(OTHERS, 5):
+            self._add(name, rng.choice((-2, -1, 1, 2, 3)))
 
     def _add(self, name: str, amount: int) -> None:
         self.counters.add(name, amount)
@@ -67,7 +67,7 @@ class Stage:
                 links[name] = stack.enter_context(LossyLink(servers[name].url))
             urls = {name: link.url for name, link in links.items()}
             self.exchange = stack.enter_context(Exchange(urls, namespace=NAMESPACE, interval=INTERVAL))
-            self.exchange.run_once()  # what is counted from here on is counted in regions that know each other
+            self.exchange.run_once()  # from here on the regions know each other
             for name, rate in REGIONS.items():
                 url, actor = servers[name].url, f"demo in {name}"
                 counters = stack.enter_context(Counters.from_url(url, namespace=NAMESPACE, region=name, actor=actor))
@@ -81,7 +81,7 @@ class Stage:
 
     @property
     def issued(self) -> Counter[str]:
-        """What was counted in all regions together, by name."""
+        """The increments of all regions together, by name."""
         found: Counter[str] = Counter(dict.fromkeys([HOT, *OTHERS], 0))
         for site in self.sites.values():
             found.update(site.issued)
@@ -95,11 +95,11 @@ class Stage:
 
     @property
     def lagging(self) -> bool:
-        """As far as the exchange knows, some region may still lack something."""
+        """Whether some region may still lack changes, as far as the exchange knows."""
         return self.exchange.stats().lag != 0
 
     def switch(self, name: str) -> bool:
-        """The exchange no longer reaches a region, or does again; returns whether it is cut off now."""
+        """Cut a region off from the exchange, or let it back; return whether it is cut off now."""
         site = self.sites[name]
         site.cut = not site.cut
         if site.cut:
@@ -109,7 +109,7 @@ class Stage:
         return site.cut
 
     def look(self) -> None:
-        """What each server has of the hot name now, is known."""
+        """Read the hot name from each server."""
         for site in self.sites.values():
             site.value = int(site.counters.get(HOT, max_age=0))
         total = self.issued[HOT]
@@ -117,7 +117,7 @@ class Stage:
             site.behind.append(max(0, total - site.value))
 
     def wrong_names(self) -> dict[str, int]:
-        """Of how many names each server has another value than was counted in all regions together."""
+        """Return for each server how many names have another value than all regions counted together."""
         issued = dict(self.issued)
         found = {}
         for name, site in self.sites.items():
@@ -128,7 +128,7 @@ class Stage:
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of it. ``issued``: of the hot name, by region; ``values``: of the same, as each region shows it."""
+    """The result. ``issued``: of the hot name, by region; ``values``: of the same, as each region shows it."""
 
     issued: dict[str, int]
     values: dict[str, int]
@@ -141,28 +141,28 @@ class Outcome:
 
     @property
     def exact(self) -> bool:
-        """Every region shows of every name what all of them counted."""
+        """Whether every region shows of every name what all of them counted."""
         return not any(self.wrong_names.values())
 
     @property
     def verdict(self) -> str:
-        """What came of it, in one line: ``eu exact, us exact, ap wrong on 3 of 101 names``."""
+        """The result in one line: ``eu exact, us exact, ap wrong on 3 of 101 names``."""
         wrong = self.wrong_names.items()
         told = [f"{name} wrong on {n:,} of {self.names:,} names" if n else f"{name} exact" for name, n in wrong]
         return ", ".join(told)
 
 
 class Play:
-    """What happens, and when. ``tell`` gets each event as a line; ``key`` is asked for a key that was pressed."""
+    """The events of the demo. ``tell`` gets each as a line; ``key`` returns a pressed key, or an empty text."""
 
     def __init__(self, stage: Stage, seconds: float, tell: Callable[[str], object], key: Callable[[], str]) -> None:
-        self.settled = False  # what is shown now is how it ends
+        self.settled = False  # the end: values change no more
         self.by_hand = False  # a key was pressed: no event happens by itself any more
         self.events: list[str] = []
         self.heals: list[float] = []
         self.largest_skew = 0
         self._stage, self._seconds, self._tell, self._key = stage, seconds, tell, key
-        self._healing: tuple[float, int] | None = None  # since when, and which value each region has to reach
+        self._healing: tuple[float, int] | None = None  # since when, and the value that each region has to reach
         self._script = [(0.2, "ap"), (0.55, "ap"), (0.75, "eu"), (0.9, "eu")]
         self._begin = time.monotonic()
 
@@ -172,14 +172,14 @@ class Play:
         return time.monotonic() - self._begin
 
     def run(self, show: Callable[[], object]) -> None:
-        """Count until the time is over, or 'q'; whatever is cut off then comes back."""
-        chance, before, next_look = random.Random(), time.monotonic(), 0.0
+        """Count until the time is over, or 'q'; then let back every region that is cut off."""
+        rng, before, next_look = random.Random(), time.monotonic(), 0.0
         self._event("three regions count, each on its own server")
         while not self._over():
             time.sleep(_TICK)
             now = time.monotonic()
             for site in self._stage.sites.values():
-                site.count(now - before, chance)
+                site.count(now - before, rng)
             before = now
             if now >= next_look:
                 next_look = now + SAMPLE
@@ -188,7 +188,7 @@ class Play:
         self.heal_all()
 
     def settle(self, show: Callable[[], object]) -> None:
-        """Everything counted is flushed; then all regions are equal, or the time is over that they get for it."""
+        """Flush everything; then wait until all regions are equal, for a limited time."""
         for site in self._stage.sites.values():
             site.counters.flush()
         deadline = time.monotonic() + _HEALING
@@ -201,7 +201,7 @@ class Play:
         show()
 
     def heal_all(self) -> None:
-        """No region is cut off any more."""
+        """Let back every region that is cut off."""
         for site in self._stage.sites.values():
             if site.cut:
                 self._switch(site.name)
@@ -250,7 +250,7 @@ def play(
     show: Callable[[Play], object],
     key: Callable[[], str] = lambda: "",
 ) -> Outcome:
-    """The whole play on an open stage; Ctrl-C ends it early, and everything is equal in the end all the same."""
+    """Play all events on an open stage. Ctrl-C ends it early; all regions are equal in the end all the same."""
     played = Play(stage, seconds, tell, key)
     interrupted = False
     try:

@@ -1,4 +1,4 @@
-"""One process of the demo: it counts everything twice, by plain INCR and by redis-counters, until told to stop."""
+"""One process of the demo: it counts everything twice, by plain INCR and by redis-counters, until asked to stop."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _REPORT = 0.1  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a worker has issued, to each of the two sides. ``others``: per name, only in the last report."""
+    """The increments that a worker has issued, to each side. ``others``: per name, only in the last report."""
 
     hot: int
     total: int
@@ -38,7 +38,7 @@ def work(number: int, url: str, plain: tuple[str, int], pipe: Connection) -> Non
 
     ``url`` is for redis-counters, ``plain`` is host and port for INCR.
     """
-    logging.getLogger("redis_counters").setLevel(logging.CRITICAL)  # what gets lost here is lost on purpose
+    logging.getLogger("redis_counters").setLevel(logging.CRITICAL)  # losses are on purpose here
     hot, others, error = 0, [0] * len(OTHERS), ""
     at = number * 250 % len(OTHERS)
     try:
@@ -67,7 +67,7 @@ def work(number: int, url: str, plain: tuple[str, int], pipe: Connection) -> Non
 
 
 def _plain_incr(client: redis.Redis, key: str) -> None:
-    """INCR as code in use does it: what failed is tried again. (Before 6.0 redis-py left that to its caller.)"""
+    """INCR as code in use does it: a failed command is sent again. (Before 6.0 redis-py left that to its caller.)"""
     try:
         client.incr(key)
     except redis.ConnectionError:

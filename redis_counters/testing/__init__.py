@@ -1,4 +1,4 @@
-"""For tests of code that counts: a link to a Redis server that loses what it is told to lose, exactly then.
+"""For tests of code that counts: a link to a Redis server that loses exactly the messages that a test names.
 
 A reply is lost after its command was applied (`LossyLink.drop_reply`) or comes late (`LossyLink.delay`) or byte by byte
 (`LossyLink.drip`), a connection breaks before a command arrives (`LossyLink.cut_before`), a command arrives twice

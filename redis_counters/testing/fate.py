@@ -1,4 +1,4 @@
-"""What becomes of a command on a lossy link, and which commands it strikes."""
+"""The fates of commands on a lossy link, and the faults that choose them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from redis_counters.errors import UsageError
 
 
 class Fate(enum.IntEnum):
-    """What becomes of one command; the greatest one wins where several faults meet."""
+    """The fate of one command; the greatest one wins where several faults meet."""
 
     PASS = 0
     DUPLICATE = 1
@@ -24,7 +24,7 @@ class Fate(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Struck:
-    """A command's fate. ``seconds``: how late its reply is, or each byte of it. ``reply``: what comes instead of it."""
+    """A command's fate. ``seconds``: how late its reply is, or each byte of it. ``reply``: the bytes instead of it."""
 
     fate: Fate
     seconds: float = 0.0
@@ -41,7 +41,7 @@ class Fault:
     struck: Struck
     every: int | None
     probability: float | None
-    chance: random.Random
+    rng: random.Random
     commands: frozenset[str] | None
     times: int | None
     seen: int = 0
@@ -50,7 +50,7 @@ class Fault:
         if self.times == 0 or (self.commands is not None and command not in self.commands):
             return SPARED
         self.seen += 1
-        strikes = self.chance.random() < (self.probability or 0) if self.every is None else self.seen % self.every == 0
+        strikes = self.rng.random() < (self.probability or 0) if self.every is None else self.seen % self.every == 0
         if not strikes:
             return SPARED
         if self.times is not None:

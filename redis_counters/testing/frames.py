@@ -1,4 +1,4 @@
-"""Where one value of the Redis protocol ends and the next begins."""
+"""Splits a stream of the Redis protocol into its values."""
 
 from __future__ import annotations
 
@@ -38,6 +38,6 @@ class Frames:
 
 
 def command_of(request: bytes) -> str:
-    """The upper-case name of the command in this request."""
+    """Return the upper-case name of the command in this request."""
     name = request.split(b"\r\n", 3)[2] if request.startswith(b"*") else (request.split() or [b""])[0]
     return name.decode("ascii", "replace").upper()

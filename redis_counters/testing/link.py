@@ -35,7 +35,7 @@ class LossyLink:
     The methods that name a fault share their parameters. ``every``: the n-th, 2n-th, ... command that matches
     ``commands`` (names; None: all), counted over all connections; or each with ``probability``, by ``seed``. ``times``
     bounds how often. redis-py sends INCRBY for ``incr()``; this library EVALSHA (EVAL where the script is not loaded).
-    In a pipeline each command is one: what stands before it in the batch is forwarded.
+    In a pipeline each command is one: those before it in the batch are forwarded.
     """
 
     def __init__(self, upstream: str) -> None:
@@ -45,7 +45,7 @@ class LossyLink:
         self._delay = 0.0
         self._drip = 0.0
         self.dripped = 0
-        self._switch = threading.RLock()  # starting and stopping, from whatever thread
+        self._switch = threading.RLock()  # starting and stopping, from any thread
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._server: asyncio.Server | None = None
@@ -124,7 +124,7 @@ class LossyLink:
     ) -> None:
         """From now on these commands are applied, but the client gets these bytes instead of their reply.
 
-        ``b"-ERR proxy timeout\\r\\n"`` is an error of the protocol, as proxies answer; or whatever a broken peer says.
+        ``b"-ERR proxy timeout\\r\\n"`` is an error of the protocol, as proxies answer; or the bytes of a broken peer.
         """
         struck = Struck(Fate.REPLACE_REPLY, reply=reply)
         self._faults += (fault(struck, every, probability, seed, commands, times),)
@@ -139,7 +139,7 @@ class LossyLink:
         commands: Collection[str] | None = None,
         times: int | None = None,
     ) -> None:
-        """From now on the replies to these commands arrive this many seconds later, and what comes behind them too.
+        """From now on the replies to these commands, and all behind them, arrive this many seconds later.
 
         With ``seconds`` alone all replies are late, and an earlier such delay is replaced.
         """
@@ -161,7 +161,7 @@ class LossyLink:
     ) -> None:
         """From now on the replies to these commands arrive byte by byte, so many seconds apart.
 
-        With ``seconds`` alone all that the server says does, and an earlier such drip is replaced.
+        With ``seconds`` alone everything from the server does, and an earlier such drip is replaced.
         """
         if (every, probability, seed, commands, times) == (None,) * 5:
             self._drip = seconds
@@ -184,7 +184,7 @@ class LossyLink:
                 self._call(self._disconnect())
 
     def start(self) -> None:
-        """The link listens, at the address it had if it was stopped before."""
+        """Listen, at the address it had if it was stopped before."""
         with self._switch:
             if self._thread is not None:
                 return
@@ -198,7 +198,7 @@ class LossyLink:
                 raise
 
     def stop(self) -> None:
-        """Nothing listens and all connections are closed; idempotent."""
+        """Listen no longer, and close all connections; idempotent."""
         with self._switch:
             if self._thread is None or self._loop is None:
                 return
@@ -226,7 +226,7 @@ class LossyLink:
 
     async def _close(self) -> None:
         if self._server is not None:
-            for listening in self._server.sockets:  # what was accepted just now must have begun: a server that is
+            for listening in self._server.sockets:  # connections accepted just now must have begun: a server that is
                 asyncio.get_running_loop().remove_reader(listening.fileno())  # closed meanwhile would leave it open
             for _ in range(4):
                 await asyncio.sleep(0)
@@ -238,7 +238,7 @@ class LossyLink:
         for task in ending:
             task.cancel()
         await asyncio.gather(*ending, return_exceptions=True)
-        await asyncio.sleep(0)  # what was closed is gone
+        await asyncio.sleep(0)  # lets closed transports go
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.get_running_loop().create_task(self._serve((reader, writer)))
@@ -257,13 +257,13 @@ class LossyLink:
             writers.append(server[1])
             fates: deque[Struck] = deque()
             requests = asyncio.ensure_future(self._requests(client, server, fates))
-            # Ends at the server's end of file: what was forwarded is applied even if the client is gone.
+            # Ends at the server's end of file: forwarded requests are applied even if the client is gone.
             await self._replies(client, server, fates)
         except (OSError, ValueError):
             pass  # a client of a server that is away sees its connection closed
         except asyncio.CancelledError:
             for writer in writers:
-                writer.transport.abort()  # whoever does not read is not waited for
+                writer.transport.abort()  # a client that does not read is not waited for
             raise
         finally:
             for writer in writers:

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
+from starlette.types import ASGIApp
 
 from redis_counters.demo.web.app import make_app
-from redis_counters.demo.web.guard import App
 from redis_counters.demo.web.settings import Settings
 from tests.servers import RealServer
 from tests.waiting import until_async
@@ -19,7 +19,7 @@ from tests.web.running import JSON
 
 
 @asynccontextmanager
-async def lifespan(app: App) -> AsyncIterator[None]:
+async def lifespan(app: ASGIApp) -> AsyncIterator[None]:
     """What a server does with an application before and after it serves."""
     inbox: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
     outbox: asyncio.Queue[Any] = asyncio.Queue()

@@ -1,8 +1,8 @@
 """The demo in a browser: twenty posts to like, a crowd, and a link that loses replies.
 
 One process owns the rest, and ends it (`stage`): a private server, the link before it, the crowd, and two web servers
-(`worker`), which share a listening socket. They tell each other through keys of their own what is switched on and what
-was counted (`board`). A click goes to redis-counters, and for comparison to plain INCR (`clicks`).
+(`worker`), which share a listening socket. They share the switches and the counts through
+keys of their own (`board`). A click goes to redis-counters, and for comparison to plain INCR (`clicks`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["check_installed"]
 
 
 def check_installed() -> None:
-    """What the page needs is installed. Raises: UsageError, which says how to get it."""
+    """Check that the extra `web` is installed. Raises: UsageError, which says how to get it."""
     try:
         import fastapi  # noqa: F401  only to learn whether it is there
         import jinja2  # noqa: F401

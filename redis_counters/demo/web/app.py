@@ -1,4 +1,4 @@
-"""The application: a page, two kinds of things to set, a stream of what is counted.
+"""The application: a page, two kinds of settings, a stream of the counts.
 
 Requests say how something is to be, never "the other way round", so any of them may be sent twice. Each has two
 answers: a page, or a redirect to it, for browsers; JSON for the page's script, which asks for it.
@@ -25,12 +25,13 @@ from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Resp
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp
 
 from redis_counters.asyncio import Counters
 from redis_counters.demo.web import posts
 from redis_counters.demo.web.board import SWITCHES, Board, Facts
 from redis_counters.demo.web.clicks import Plain, click, repeated
-from redis_counters.demo.web.guard import App, Guard
+from redis_counters.demo.web.guard import Guard
 from redis_counters.demo.web.live import Live, Shown
 from redis_counters.demo.web.pictures import picture
 from redis_counters.demo.web.posts import COUNTERS, NAMESPACE, POSTS, Post
@@ -51,7 +52,7 @@ templates.filters["signed"] = "{:+,}".format
 
 @dataclass(frozen=True)
 class Demo:
-    """What a request works with."""
+    """The parts that a request uses."""
 
     counters: Counters
     plain: Plain
@@ -60,8 +61,8 @@ class Demo:
     live: Live
 
 
-def make_app(settings: Settings, ending: Callable[[], bool] = lambda: False) -> App:
-    """Return the application. ``ending`` becomes true when the server stops: streams end then by themselves."""
+def make_app(settings: Settings, ending: Callable[[], bool] = lambda: False) -> ASGIApp:
+    """Return the application. ``ending`` becomes true when the server stops: then streams end by themselves."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -80,7 +81,7 @@ def make_app(settings: Settings, ending: Callable[[], bool] = lambda: False) -> 
             await plain.close()
             await aside.aclose()
 
-    # No pages about the application: they load scripts from elsewhere, and this is none to be programmed against.
+    # No pages about the application: they load scripts from elsewhere, and this is no programming interface.
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.include_router(router)
     app.mount("/static", StaticFiles(directory=_HERE / "static"), name="static")
@@ -91,14 +92,14 @@ def make_app(settings: Settings, ending: Callable[[], bool] = lambda: False) -> 
 
 
 class _Reader:
-    """Reads what is to be shown, and knows the last of it."""
+    """Reads the numbers of the page, and remembers the last."""
 
     def __init__(self, counters: Counters, board: Board) -> None:
         self._counters, self._board = counters, board
         self._last = Shown((0,) * len(POSTS), Facts())
 
     async def read(self) -> Shown:
-        """Return what is counted now, or the last that is known."""
+        """Return the numbers of now, or the last that are known."""
         try:
             self._last = await shown(self._counters, self._board)
         except (Unavailable, redis.RedisError):
@@ -107,7 +108,7 @@ class _Reader:
 
 
 async def shown(counters: Counters, board: Board) -> Shown:
-    """Return what is counted now. Raises: Unavailable, redis.RedisError."""
+    """Return the numbers of now. Raises: Unavailable, redis.RedisError."""
     values, facts = await asyncio.gather(
         repeated(lambda: counters.get_many(COUNTERS, max_age=0)),
         board.facts(),
@@ -119,18 +120,18 @@ async def shown(counters: Counters, board: Board) -> Shown:
 
 
 def demo_of(request: Request) -> Demo:
-    """What this application works with."""
+    """Return the parts of this application."""
     demo: Demo = request.app.state.demo
     return demo
 
 
 def visitor(request: Request) -> str | None:
-    """Whose cookie the request has, None without one that was made here."""
+    """Return the user of the request's cookie, None without one that was made here."""
     return demo_of(request).visitors.user(request.cookies.get(COOKIE))
 
 
 def known_visitor(user: Annotated[str | None, Depends(visitor)]) -> str:
-    """As `visitor`, for what only a visitor may do."""
+    """As `visitor`, for actions that need one."""
     if user is None:
         raise HTTPException(
             403, "Load the page first, or again: it gives your browser the cookie that is missing here."
@@ -139,7 +140,7 @@ def known_visitor(user: Annotated[str | None, Depends(visitor)]) -> str:
 
 
 def known_post(number: str) -> Post:
-    """The post of the path."""
+    """Return the post of the path."""
     post = posts.find(number)
     if post is None:
         raise HTTPException(404, f"There is no such post. They are numbered from 1 to {len(POSTS)}.")
@@ -147,7 +148,7 @@ def known_post(number: str) -> Post:
 
 
 async def form(request: Request) -> dict[str, str]:
-    """The fields of a small form, each given once."""
+    """Return the fields of a small form, each given once."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise HTTPException(415, "Send the fields of a form, as application/x-www-form-urlencoded.")
@@ -157,7 +158,7 @@ async def form(request: Request) -> dict[str, str]:
             body += part
             if len(body) > _LARGEST_BODY:
                 raise HTTPException(413, f"A form of this page has no more than {_LARGEST_BODY} bytes.")
-    except ClientDisconnect:  # nobody reads that any more; else it would be logged as a fault of the page
+    except ClientDisconnect:  # the browser is gone; else it would be logged as a fault of the page
         raise HTTPException(400, "This form has ended too early.") from None
     try:
         pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, strict_parsing=True, max_num_fields=8)
@@ -215,7 +216,7 @@ async def page(request: Request, demo: _Demo, user: _Visitor) -> Response:
 @router.get("/state")
 async def state(demo: _Demo, user: _Visitor) -> Response:
     """Everything that the page shows: to begin with, after an interruption, and where streams do not get through."""
-    # Counts are read last: so they have in them what the visitor is told to like.
+    # Counts are read last: so they contain the visitor's own likes.
     mine, numbers = await _liked(demo, user), await demo.board.numbers(user) if user else {}
     now = await shown(demo.counters, demo.board)
     wanted, history = await demo.board.switches(), await demo.board.history()
@@ -232,7 +233,7 @@ async def state(demo: _Demo, user: _Visitor) -> Response:
 
 @router.get("/events")
 async def events(demo: _Demo) -> Response:
-    """What is counted, as it changes: server-sent events. Nothing of any user is among it."""
+    """The counts, as they change: server-sent events. They contain nothing about users."""
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     return StreamingResponse(demo.live.stream(), media_type="text/event-stream", headers=headers)
 
@@ -256,7 +257,7 @@ async def like(request: Request, demo: _Demo, user: _KnownVisitor, post: _Post, 
 
 @router.post("/switches/{name}", dependencies=[Depends(known_visitor)])
 async def switch(request: Request, demo: _Demo, name: str, fields: _Form) -> Response:
-    """The crowd, or the loss of replies, is wanted on or off, by whoever said so last."""
+    """The crowd, or the loss of replies, is switched on or off; the last request wins."""
     if name not in SWITCHES:
         raise HTTPException(404, f"There is no such switch. There are: {', '.join(SWITCHES)}.")
     on = _yes_or_no(fields, "on")

@@ -1,15 +1,15 @@
-"""What the processes of the demo tell each other, in keys of their own beside those of the library.
+"""The state that the processes of the demo share, in keys of their own beside those of the library.
 
-Only the demo's own keys are written here, by plain commands and over a connection that loses nothing: what is switched
-on, what was counted, and who of the browsers likes what in truth.
+Only the demo's own keys are written here, by plain commands and over a connection that loses nothing: the switches,
+the counts, and the true likes of each browser.
 
 =======================  ======  ======================================================================
 key                      type    holds
 =======================  ======  ======================================================================
-demo:switches            hash    what browsers want: crowd, losses; yes or no
-demo:facts               string  what the owner of crowd and link last saw, as JSON
+demo:switches            hash    crowd, losses: yes or no
+demo:facts               string  the counts as the owner of crowd and link last saw them, as JSON
 demo:history             list    of the last minute, [seconds, plain - issued, ours - issued], as JSON
-demo:issued:<post>       set     the browsers who like the post: the truth that both counts are held to
+demo:issued:<post>       set     the browsers that like the post: the truth that both counts are compared with
 demo:plain:<post>        string  the same count by plain INCR
 demo:numbers:<user>      hash    post → number of the last click of this browser on it that was taken
 demo:open                set     clicks that were begun and not finished: "<post> <user>"
@@ -37,7 +37,7 @@ _LEASE = 3.0  # seconds until the turn of a process that was killed is over
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What was counted, at a moment when no like of the crowd was under way."""
+    """The counts, at a moment when no like of the crowd was in flight."""
 
     issued: int = 0
     plain: int = 0
@@ -55,7 +55,7 @@ def plain_key(post: Post) -> str:
 
 
 def issued_key(post: Post) -> str:
-    """Return the key of the browsers who like a post."""
+    """Return the key of the browsers that like a post."""
     return f"demo:issued:{post.number}"
 
 
@@ -70,16 +70,16 @@ class Board:
         self.aside: Any = aside  # redis-py's types say of each command that it may not be awaitable
 
     async def switch(self, name: str, on: bool) -> None:
-        """It is known to all that this is wanted on, or off."""
+        """Publish that this is wanted on, or off."""
         await self.aside.hset(_SWITCHES, name, "yes" if on else "no")
 
     async def switches(self) -> dict[str, bool]:
-        """Return what is wanted."""
+        """Return the switches that are wanted on."""
         wanted = await self.aside.hgetall(_SWITCHES)
         return {name: wanted.get(name) == "yes" for name in SWITCHES}
 
     async def publish(self, facts: Facts, point: Sequence[float] | None = None) -> None:
-        """Every worker reads these facts from now on; a point, if any, is the newest of the history."""
+        """Publish these facts, and a point, if any, as the newest of the history."""
         async with self.aside.pipeline(transaction=False) as pipe:
             pipe.set(_FACTS, json.dumps(asdict(facts)))
             if point is not None:
@@ -88,7 +88,7 @@ class Board:
             await pipe.execute()
 
     async def facts(self) -> Facts:
-        """Return what was published last."""
+        """Return the facts that were published last."""
         told = await self.aside.get(_FACTS)
         if told is None:
             return Facts()
@@ -100,24 +100,24 @@ class Board:
         return [json.loads(point) for point in await self.aside.lrange(_HISTORY, 0, -1)]
 
     async def counted(self) -> tuple[int, int, int]:
-        """Return the likes of browsers, what INCR made of all, and how many clicks are under way; at one time."""
+        """Return the likes of browsers, the count of INCR, and the number of clicks in flight; all at one moment."""
         async with self.aside.pipeline(transaction=True) as pipe:
             for post in POSTS:
                 pipe.scard(issued_key(post))
             pipe.mget([plain_key(post) for post in POSTS])
             pipe.scard(_OPEN)
-            *issued, plain, under_way = await pipe.execute()
-        return sum(issued), sum(int(value or 0) for value in plain), under_way
+            *issued, plain, in_flight = await pipe.execute()
+        return sum(issued), sum(int(value or 0) for value in plain), in_flight
 
     def turn(self, user: str, post: Post) -> Any:
         """Return a lock, to be held while this browser's click on this post is under way."""
         return self.aside.lock(f"demo:turn:{post.number}:{user}", timeout=_LEASE, blocking_timeout=2 * _LEASE)
 
     async def begin(self, user: str, post: Post, liked: bool, number: int | None = None) -> bool:
-        """The click is begun, and it is true what it says; return whether that is new.
+        """Begin a click, and record the like as true; return whether that is a change.
 
-        Not so if a click of this number, or a later one, was taken before: then it is a late copy. To be called when it
-        is this click's turn.
+        It is none if a click of this number, or a later one, was taken before: then it is a late copy. To be called in
+        this click's turn.
         """
         last = (await self.numbers(user)).get(post.number, 0)
         if number is not None and number <= last:
@@ -135,11 +135,11 @@ class Board:
         return {int(post): int(number) for post, number in found.items()}
 
     async def finish(self, user: str, post: Post) -> None:
-        """The click has reached the counter."""
+        """Record that the click has reached the counter."""
         await self.aside.srem(_OPEN, f"{post.number} {user}")
 
     async def begun(self) -> list[Click]:
-        """Return the clicks that were begun and not finished, by whomever."""
+        """Return the clicks that were begun and not finished, by any process."""
         clicks: list[Click] = []
         for member in await self.aside.smembers(_OPEN):
             number, _, user = member.partition(" ")

@@ -1,4 +1,4 @@
-"""One click: what is true is noted, then both ways of counting are told."""
+"""One click: the truth is recorded, then it is counted both ways."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Plain:
         self._client: Any = redis.Redis(connection_pool=pool)
 
     async def count(self, post: Post, amount: int) -> None:
-        """The key is higher by ``amount``, or by more: who repeats what was applied counts it twice.
+        """Add ``amount`` to the key, or more: an applied command that is repeated counts twice.
 
-        Or by less: after some attempts it gives up.
+        Or less: after some attempts it gives up.
         """
         for _ in range(_ATTEMPTS):
             with suppress(redis.ConnectionError, redis.TimeoutError):
@@ -42,13 +42,13 @@ class Plain:
                 return
 
     async def close(self) -> None:
-        """No connection is open."""
+        """Close all connections."""
         await self._client.aclose()
         await self._client.connection_pool.disconnect()
 
 
 async def repeated(call: Callable[[], Awaitable[T]]) -> T:
-    """Return what the call returns, made again if it is not answered: for reads, and for what is idempotent.
+    """Return the result of a call, repeated if it is not answered: for reads, and for idempotent calls.
 
     Raises: Unavailable.
     """
@@ -59,14 +59,14 @@ async def repeated(call: Callable[[], Awaitable[T]]) -> T:
 
 
 async def tell(counters: Counters, user: str, post: Post, liked: bool) -> None:
-    """The user likes the post, or not. Raises: Unavailable."""
+    """Let the user like the post, or not. Raises: Unavailable."""
     likes = counters.likes(post.counter)
     await repeated(lambda: likes.like(user) if liked else likes.unlike(user))
 
 
 @dataclass(frozen=True, slots=True)
 class Clicked:
-    """What is so after a click: how many like the post, whether this browser does, and the number of its last click."""
+    """The state after a click: how many like the post, whether this browser does, and the number of its last click."""
 
     likes: int
     liked: bool
@@ -76,10 +76,10 @@ class Clicked:
 async def click(
     counters: Counters, plain: Plain, board: Board, user: str, post: Post, liked: bool, number: int | None = None
 ) -> Clicked:
-    """The browser likes the post, or not. Again changes nothing, and neither does a copy that comes late.
+    """Let the browser like the post, or not. A repetition changes nothing, nor does a late copy.
 
-    ``number`` tells copies from clicks: one that is not above that of the last click which was taken is a copy, and is
-    only answered. Without it, it is a new click.
+    ``number`` separates copies from clicks: a number not above that of the last click taken is a copy, and is only
+    answered. Without a number, it is a new click.
     Raises: Unavailable, redis.RedisError: the click may be repeated, and is finished by `settle` otherwise.
     """
     async with board.turn(user, post):
@@ -93,11 +93,11 @@ async def click(
 
 
 async def settle(counters: Counters, board: Board, clicks: Iterable[Click]) -> int:
-    """These clicks are told, as far as their own process has not; return how many that were. Raises as `click`."""
+    """Finish these clicks, unless their own process has; return how many were left. Raises as `click`."""
     settled = 0
     for user, post in clicks:
         async with board.turn(user, post):
-            if await board.is_open(user, post):  # else its own process was only slow
+            if await board.is_open(user, post):  # otherwise its own process was only slow
                 await tell(counters, user, post, await board.wants(user, post))
                 await board.finish(user, post)
                 settled += 1

@@ -1,4 +1,4 @@
-"""``demo --web``: says where the page is, and at the end what was counted."""
+"""``demo --web``: prints the address of the page, and at the end the counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The crowd: users who like posts, and sometimes take it back, some thousand times a second, counted both ways."""
+"""The crowd: users that like posts, and sometimes take it back, some thousand times a second, counted both ways."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from redis_counters.errors import Unavailable
 
 USERS = 50_000  # so that what Redis keeps of them, a set of users per post, has an end
 ROUND = 200  # likes
-_BACK = 0.2  # of those who are asked again, so many take their like back
+_BACK = 0.2  # the part of users asked again that take their like back
 _REST = 0.5  # seconds, when Redis is away
 CONNECTIONS = 8  # that count by INCR at the same time
 
 
 class Crowd:
-    """Likes in rounds. Between two rounds nothing is under way, and all counts can be compared.
+    """Likes in rounds. Between two rounds nothing is in flight, and all counts can be compared.
 
     ``likes`` is the truth: how many users like each post.
     """
 
-    def __init__(self, counters: Counters, plain: Plain, chance: random.Random) -> None:
-        self._counters, self._plain, self._chance = counters, plain, chance
+    def __init__(self, counters: Counters, plain: Plain, rng: random.Random) -> None:
+        self._counters, self._plain, self._rng = counters, plain, rng
         self._liked = [bytearray(USERS) for _ in POSTS]
         # A few posts are liked much more than the others.
         weights = [1 / (1 + rank) ** 0.8 for rank in range(len(POSTS))]
-        chance.shuffle(weights)
+        rng.shuffle(weights)
         self._weights = list(accumulate(weights))
         self.likes = [0] * len(POSTS)
         self.done = 0  # likes and unlikes
 
     async def round(self) -> None:
-        """Some users have liked, or no more like, and both ways of counting have been told."""
+        """Let some users like or unlike, and count it both ways."""
         acts = self._choose()
         # Not one by one: a server has many users at the same time, and their calls share scripts.
         todo = iter(acts.items())
@@ -47,12 +47,12 @@ class Crowd:
         self.done += len(acts)
 
     def _choose(self) -> dict[tuple[int, Post], bool]:
-        """Decide who does what, nobody anything twice, and take it as true."""
+        """Choose likes and unlikes, none of them twice, and record them as true."""
         acts: dict[tuple[int, Post], bool] = {}
-        for post in self._chance.choices(POSTS, cum_weights=self._weights, k=ROUND):
-            user = self._chance.randrange(USERS)
+        for post in self._rng.choices(POSTS, cum_weights=self._weights, k=ROUND):
+            user = self._rng.randrange(USERS)
             liked = self._liked[post.number - 1]
-            if (user, post) in acts or (liked[user] and self._chance.random() > _BACK):
+            if (user, post) in acts or (liked[user] and self._rng.random() > _BACK):
                 continue
             liked[user] = not liked[user]
             self.likes[post.number - 1] += 1 if liked[user] else -1

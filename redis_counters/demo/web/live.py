@@ -1,4 +1,4 @@
-"""What every open page is shown: read once for all of them, ten times a second at most, while somebody looks."""
+"""The numbers for every open page: read once for all pages, ten times a second at most, while one is open."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 from redis_counters.demo.web.board import Facts
 
 INTERVAL = 0.1  # seconds between two updates
-_SILENCE = 1.0  # seconds after which the state is sent again: whoever missed or misjudged something knows it then
-_LINGER = 2.0  # seconds that it goes on reading when the last has left: one that reloads is back soon
+_SILENCE = 1.0  # seconds after which the state is sent again: a page that missed something has it then
+_LINGER = 2.0  # seconds that it goes on reading after the last page has left: one that reloads is back soon
 RETRY = 500  # milliseconds until a browser connects again
 
 
@@ -31,7 +31,7 @@ class Shown:
 
 
 class Live:
-    """The streams of one worker. ``read`` fetches what is to be shown; ``ending`` tells that the server stops."""
+    """The streams of one worker. ``read`` fetches the numbers; ``ending``: the server stops."""
 
     def __init__(self, read: Callable[[], Awaitable[Shown]], ending: Callable[[], bool], worker: int) -> None:
         self._read, self._ending, self._worker = read, ending, worker
@@ -45,7 +45,7 @@ class Live:
         self._looking += 1
         try:
             if self._reader is None or self._reader.done():
-                self._shown = None  # of when somebody looked last
+                self._shown = None  # of the last reading
                 self._reader = asyncio.create_task(self._keep_reading(), name="live")
             yield b"retry: %d\n\n" % RETRY
             sent: Shown | None = None
@@ -55,13 +55,13 @@ class Live:
                     sent = shown
                     text = json.dumps(shown.as_json(worker=self._worker), separators=(",", ":"))
                     yield b"data: %s\n\n" % text.encode()
-                elif not await _set_within(news, _SILENCE):
+                elif not await set_within(news, _SILENCE):
                     sent = None
         finally:
             self._looking -= 1
 
     async def close(self) -> None:
-        """Nothing is read any more."""
+        """Stop reading."""
         if self._reader is not None:
             self._reader.cancel()
             with suppress(asyncio.CancelledError):
@@ -94,7 +94,8 @@ class Live:
         self._news = asyncio.Event()
 
 
-async def _set_within(event: asyncio.Event, seconds: float) -> bool:
+async def set_within(event: asyncio.Event, seconds: float) -> bool:
+    """Wait for the event, but not longer; return whether it was set."""
     try:
         await asyncio.wait_for(event.wait(), seconds)
     except asyncio.TimeoutError:

@@ -22,23 +22,23 @@ _PALETTES = (
 @functools.lru_cache(maxsize=64)
 def picture(number: int) -> str:
     """Return the landscape of this number, always the same, as SVG."""
-    chance = random.Random(number * 7919)
+    rng = random.Random(number * 7919)
     top, bottom, sun, *hills = _PALETTES[number % len(_PALETTES)]
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="xMidYMid slice">',
         f'<linearGradient id="sky" x2="0" y2="1"><stop stop-color="{top}"/><stop offset="1" stop-color="{bottom}"/>',
         f'</linearGradient><rect width="{WIDTH}" height="{HEIGHT}" fill="url(#sky)"/>',
-        f'<circle cx="{chance.randint(50, WIDTH - 50)}" cy="{chance.randint(28, 62)}" r="{chance.randint(12, 22)}" '
+        f'<circle cx="{rng.randint(50, WIDTH - 50)}" cy="{rng.randint(28, 62)}" r="{rng.randint(12, 22)}" '
         f'fill="{sun}" opacity="0.92"/>',
     ]
     for depth, colour in enumerate(hills):
-        parts.append(f'<path d="{_range_of_hills(chance, 62 + 22 * depth, 20 - 4 * depth)}" fill="{colour}"/>')
+        parts.append(f'<path d="{_range_of_hills(rng, 62 + 22 * depth, 20 - 4 * depth)}" fill="{colour}"/>')
     return "".join([*parts, "</svg>"])
 
 
-def _range_of_hills(chance: random.Random, middle: float, rise: float) -> str:
-    """Return the outline of hills about this height: two waves of chance on top of each other."""
-    waves = [(rise / n, n * chance.uniform(0.9, 1.6) / WIDTH, chance.uniform(0, 2)) for n in (1, 3)]
+def _range_of_hills(rng: random.Random, middle: float, rise: float) -> str:
+    """Return the outline of hills about this height: two random waves on top of each other."""
+    waves = [(rise / n, n * rng.uniform(0.9, 1.6) / WIDTH, rng.uniform(0, 2)) for n in (1, 3)]
     points = []
     for x in range(0, WIDTH + 8, 8):
         y = middle + sum(size * math.sin(2 * math.pi * (often * x + begin)) for size, often, begin in waves)

@@ -1,4 +1,4 @@
-"""The twenty posts of the page. A post is known by its number, from 1 on; what a browser calls one is checked here."""
+"""The twenty posts of the page. A post is known by its number, from 1 on; a number from a browser is checked here."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Post:
 
     @property
     def initials(self) -> str:
-        """The first letters of the first two words of who wrote it."""
+        """The first letters of the author's first two words."""
         return "".join(word[0] for word in self.author.split()[:2] if word[0].isalpha()).upper()
 
 

@@ -1,4 +1,4 @@
-"""What a web server of the demo is told when it starts."""
+"""The settings of a web server of the demo."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class Settings:
     aside: str
     secret: str  # that cookies are signed with
     host: str  # that the server listens on
-    socket: int = -1  # the descriptor of the listening socket, where it was inherited
+    socket: int = -1  # the descriptor of the listening socket, if it was inherited
 
     def to_line(self) -> bytes:
-        """Return it as a line, for a pipe: what is on a command line or in the environment, others may read."""
+        """Return it as a line, for a pipe: other users may read a command line and the environment."""
         return json.dumps(asdict(self)).encode() + b"\n"
 
     @classmethod
     def from_line(cls, line: bytes) -> Settings:
-        """Return what `to_line` was called on."""
+        """Return the settings of a line of `to_line`."""
         return cls(**json.loads(line))

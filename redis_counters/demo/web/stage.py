@@ -21,6 +21,7 @@ from redis_counters.asyncio import Counters
 from redis_counters.demo.web.board import Board, Click, Facts
 from redis_counters.demo.web.clicks import Plain, settle
 from redis_counters.demo.web.crowd import CONNECTIONS, ROUND, Crowd
+from redis_counters.demo.web.live import set_within
 from redis_counters.demo.web.posts import COUNTERS, NAMESPACE
 from redis_counters.demo.web.settings import Settings
 from redis_counters.demo.web.workers import Workers
@@ -34,8 +35,8 @@ _COMMANDS = {"INCRBY", "DECRBY", "EVALSHA"}
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _IDLE = 0.2  # seconds between two looks at the counts while the crowd is off
 _LOOKS = 4  # at the counts, until they are of one moment
-_PATIENCE = 5.0  # seconds, after which counts are told as they are; a click that a worker left half done takes some
-_GRACE = 5.0  # seconds that likes which are under way may take at the end, if Redis does not answer
+_PATIENCE = 5.0  # seconds, after which counts are published as they are; a half-done click of a dead worker takes some
+_GRACE = 5.0  # seconds that likes in flight may take at the end, if Redis does not answer
 _POINT = 0.5  # seconds between two points of the history
 _RATE_OVER = 2.0  # seconds
 _SETTLE = 1.0  # seconds after which a click that is not finished may be one of a worker that died
@@ -61,9 +62,9 @@ def address(listening: socket.socket, host: str) -> str:
 async def play(
     host: str, port: int, opened: Callable[[str, tuple[int, ...]], object], tell: Callable[[str], object]
 ) -> Facts:
-    """Serve the page until SIGINT or SIGTERM; return what was counted in the end, when nothing is under way.
+    """Serve the page until SIGINT or SIGTERM; return the counts of the end, when nothing is in flight.
 
-    ``opened`` is told the address and the process ids of the workers, once they serve; ``tell`` each event as a line.
+    ``opened`` gets the address and the process ids of the workers, once they serve; ``tell`` each event as a line.
     """
     stop = asyncio.Event()
     with (
@@ -83,7 +84,7 @@ async def play(
 
 
 class _Stage:
-    """The crowd and the switches, and what is known of the counts."""
+    """The crowd, the switches, and the counts."""
 
     def __init__(self, link: LossyLink, aside: str) -> None:
         self._link = link
@@ -91,7 +92,7 @@ class _Stage:
         self._board = Board(self._aside)
         self._plain = Plain(link.url, CONNECTIONS)
         self._counters = Counters.from_url(link.url, namespace=NAMESPACE, actor="crowd")
-        # Reads by a client that counts nothing, over a connection that loses nothing: as anybody else would see it.
+        # Reads by a client that counts nothing, over a connection that loses nothing: as any other client would.
         self._reader = Counters.from_url(aside, namespace=NAMESPACE, actor="reader")
         self._crowd = Crowd(self._counters, self._plain, random.Random())
         self._facts = Facts()
@@ -108,7 +109,7 @@ class _Stage:
                 await each
 
     async def run(self, stop: asyncio.Event, workers: Workers) -> None:
-        """Do what is switched on, until told to stop. Raises: CounterError if workers cannot be kept."""
+        """Run what is switched on, until the event. Raises: CounterError if workers cannot be started."""
         settling = asyncio.create_task(self._settle_all(), name="settling")
         try:
             while not stop.is_set():
@@ -123,13 +124,13 @@ class _Stage:
                         break
                     await self._publish(crowd, workers.pids)
                 pace = ROUND / RATE if crowd else _IDLE
-                await _within(stop, max(0.0, began + pace - time.monotonic()))
+                await set_within(stop, max(0.001, began + pace - time.monotonic()))
         finally:
             settling.cancel()
             await asyncio.gather(settling, return_exceptions=True)
 
     async def last(self) -> Facts:
-        """Return what was counted, after everything that was begun is finished."""
+        """Finish all that was begun, and return the counts."""
         await settle(self._counters, self._board, await self._board.begun())
         return await self._count()
 
@@ -142,11 +143,11 @@ class _Stage:
 
     async def _count(self) -> Facts:
         now = time.monotonic()
-        for _ in range(_LOOKS):  # the counts are of one moment if no click was under way meanwhile
+        for _ in range(_LOOKS):  # the counts are of one moment if no click was in flight meanwhile
             before = await self._board.counted()
             ours = await self._reader.get_many(COUNTERS, max_age=0)
-            issued, plain, under_way = after = await self._board.counted()
-            if before == after and not under_way:
+            issued, plain, in_flight = after = await self._board.counted()
+            if before == after and not in_flight:
                 self._of_one_moment = now
                 break
         else:
@@ -155,7 +156,7 @@ class _Stage:
         return replace(self._facts, issued=issued + sum(self._crowd.likes), plain=plain, ours=sum(ours.values()))
 
     async def _publish(self, crowd: bool, workers: tuple[int, ...]) -> None:
-        """What is counted now is on the board."""
+        """Publish the counts of now."""
         facts = replace(
             await self._count(), rate=self._rate(crowd), lost=self._link.dropped, crowd=crowd, workers=workers
         )
@@ -179,7 +180,7 @@ class _Stage:
         return round((self._crowd.done - done) / (now - since)) if now - since > _RATE_OVER / 4 else 0
 
     async def _settle_all(self) -> None:
-        """Finish what workers that died had begun: what is not finished after a while, by whomever."""
+        """Finish the clicks that a dead worker had begun: those that are not finished after a while."""
         seen: set[Click] = set()
         while True:
             await asyncio.sleep(_SETTLE)
@@ -190,7 +191,7 @@ class _Stage:
 
 
 async def _done_before(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
-    """Do the work and return True; False if it was not to be ended when told to stop."""
+    """Do the work and return True; False if the event came and the work did not end soon after."""
     working, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -203,12 +204,6 @@ async def _done_before(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> 
         working.cancel()
         stopping.cancel()
         await asyncio.gather(working, stopping, return_exceptions=True)
-
-
-async def _within(event: asyncio.Event, seconds: float) -> None:
-    """Wait for the event, but not longer."""
-    with contextlib.suppress(asyncio.TimeoutError):
-        await asyncio.wait_for(event.wait(), max(seconds, 0.001))
 
 
 @contextlib.contextmanager

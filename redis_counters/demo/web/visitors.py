@@ -1,4 +1,4 @@
-"""Who a browser is: an id that nobody can guess, in a cookie that nobody else can make."""
+"""The id of a browser: it cannot be guessed, and its cookie cannot be forged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Visitors:
         return f"{name}.{self._sign(name)}"
 
     def user(self, cookie: str | None) -> str | None:
-        """Return whose cookie this is, None if it was not made here."""
+        """Return the user of this cookie, None if it was not made here."""
         found = _SHAPE.fullmatch(cookie or "")
         if found is None or not hmac.compare_digest(found[2], self._sign(found[1])):
             return None

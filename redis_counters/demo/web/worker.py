@@ -1,7 +1,7 @@
 """One web server of the demo: ``python -m redis_counters.demo.web.worker``, started by `workers`.
 
 It reads its settings from standard input, serves the socket it has inherited, and ends when standard input does: so
-it outlives its starter by nothing, whatever ended that.
+it never outlives its parent, however that ended.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from redis_counters.demo.web.app import make_app
 from redis_counters.demo.web.settings import Settings
 
 READY = b"ready\n"
-_GRACE = 4  # seconds that requests which are under way may take at the end
+_GRACE = 4  # seconds that requests in flight may take at the end
 
 
 class _Server(uvicorn.Server):
-    """Says when it is ready, and ends in order by a signal, without passing that on to itself."""
+    """Reports when it is ready, and shuts down in order after a signal, without sending that to itself again."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -37,10 +37,10 @@ class _Server(uvicorn.Server):
 
 
 def main() -> None:
-    """Serve until told to stop, by a signal or by the end of standard input."""
-    logging.getLogger("redis_counters").setLevel(logging.CRITICAL)  # what gets lost here is lost on purpose
+    """Serve until a signal, or until the end of standard input."""
+    logging.getLogger("redis_counters").setLevel(logging.CRITICAL)  # losses are on purpose here
     settings = Settings.from_line(_line())
-    # Streams end when the server is told to: it would wait for them, and they for the browser.
+    # Streams end when the server has to: it would wait for them, and they for the browser.
     app = make_app(settings, ending=lambda: server.should_exit)
     config = uvicorn.Config(
         app,

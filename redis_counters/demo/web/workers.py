@@ -30,7 +30,7 @@ class Workers:
         self._listening, self._tell = listening, tell
         self._settings = replace(settings, socket=listening.fileno())
         self._pids: dict[int, int] = {}
-        self._ready = asyncio.Event()  # set when another one is, or never will be
+        self._ready = asyncio.Event()  # set when another worker is ready, or has failed for good
         self._stopping = False
         self._running: dict[int, asyncio.subprocess.Process] = {}
         self._keepers: list[asyncio.Task[None]] = []
@@ -54,19 +54,19 @@ class Workers:
             await self._end(process)
 
     async def ready(self) -> None:
-        """All workers serve. Raises: CounterError if they do not."""
+        """Wait until all workers serve. Raises: CounterError if they do not."""
         while len(self._pids) < COUNT:
             await self._ready.wait()
             self._ready.clear()
             self.check()
 
     def check(self) -> None:
-        """Raises: CounterError if a worker cannot be kept."""
+        """Raises: CounterError if a worker cannot be started."""
         if self._failure is not None:
             raise self._failure
 
     async def _keep(self, number: int) -> None:
-        """A worker of this number serves, whatever becomes of it."""
+        """Keep a worker of this number running: start another when it ends."""
         failures = 0
         while not self._stopping:
             process = await self._start(number)
@@ -90,7 +90,7 @@ class Workers:
             await asyncio.sleep(_PAUSE)
 
     async def _start(self, number: int) -> asyncio.subprocess.Process:
-        # What this process imports, its workers do, also where it was started in a checkout.
+        # Workers import from the same places, also where this process was started in a checkout.
         path = os.pathsep.join(os.path.abspath(place) for place in sys.path)
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -99,15 +99,15 @@ class Workers:
             stdout=asyncio.subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"},
             pass_fds=[self._listening.fileno()],
-            start_new_session=True,  # Ctrl-C is for the one that ends them
+            start_new_session=True,  # Ctrl-C is for the parent, which ends them
         )
         self._running[number] = process
         assert process.stdin is not None
-        process.stdin.write(self._settings.to_line())  # its end stays open: a worker ends with it
+        process.stdin.write(self._settings.to_line())  # the pipe stays open: a worker ends when it closes
         return process
 
     async def _end(self, process: asyncio.subprocess.Process) -> None:
-        """The process is gone, in order if it can."""
+        """End the process, in order if it can."""
         if process.stdin is not None:
             process.stdin.close()
         try:
