@@ -111,21 +111,21 @@ def rows(stats: ExchangeStats) -> list[list[str]]:
     return [
         [
             *pair,
-            "never" if told.lag is None else f"{told.lag:.1f} s",
-            f"{told.entries:,}",
-            f"{told.entries_per_second:,.0f}",
-            "" if told.bytes_per_entry is None else f"{told.bytes_per_entry:,.0f}",
-            f"{told.repaired:,}",
-            f"{told.failures:,}",
-            output.printable(told.last_error or ""),
+            "never" if figures.lag is None else f"{figures.lag:.1f} s",
+            f"{figures.entries:,}",
+            f"{figures.entries_per_second:,.0f}",
+            "" if figures.bytes_per_entry is None else f"{figures.bytes_per_entry:,.0f}",
+            f"{figures.repaired:,}",
+            f"{figures.failures:,}",
+            output.printable(figures.last_error or ""),
         ]
-        for pair, told in stats.pairs.items()
+        for pair, figures in stats.pairs.items()
     ]
 
 
 def as_line(stats: ExchangeStats) -> dict[str, object]:
     """Return the figures as JSON has them."""
-    pairs = [{"from": pair[0], "to": pair[1], **asdict(told)} for pair, told in stats.pairs.items()]
+    pairs = [{"from": pair[0], "to": pair[1], **asdict(figures)} for pair, figures in stats.pairs.items()]
     return {"time": round(time.time(), 3), "lag": stats.lag, "pairs": pairs}
 
 
@@ -188,9 +188,9 @@ def _table(stats: ExchangeStats) -> RenderableType:
     for column in columns:
         table.add_column(column, justify="right" if column in _NUMBERS else "left", overflow="fold")
     troubles = []
-    for row, told in zip(rows(stats), stats.pairs.values(), strict=True):
+    for row, figures in zip(rows(stats), stats.pairs.values(), strict=True):
         *cells, error = row
-        table.add_row(*map(Text, cells), style="red" if error else "yellow" if told.lag is None else "")
+        table.add_row(*map(Text, cells), style="red" if error else "yellow" if figures.lag is None else "")
         if error:
             troubles.append(Text(f"from {row[0]} to {row[1]}: {error}", style="red"))
     return Group(table, *troubles)

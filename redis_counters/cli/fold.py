@@ -47,7 +47,7 @@ def fold(
         output.print_json({**figures, "complete": report.complete, "dry_run": dry_run})
     else:
         done = "would be" if dry_run else "are now"
-        told = {
+        meanings = {
             "reaped": f"actors, silent for {upkeep.actor_ttl} s, {done} closed",
             "folded": f"actors, closed for {upkeep.delay} s, {done} folded",
             "slots": f"of such actors {done} folded; shards looked at: {report.shards}",
@@ -55,7 +55,7 @@ def fold(
             "waiting": f"actors are closed, for less than {upkeep.delay} s; a later pass folds them",
             "remembered": "actors are folded, and remembered for their owners",
         }
-        rows = [[name, str(figures[name]), about] for name, about in told.items()]
+        rows = [[name, str(figures[name]), about] for name, about in meanings.items()]
         output.print_table(["what", "number", "of"], rows, numbers=["number"], folded=["of"])
     if not report.complete:
         refused = f"slots that could not be folded: {report.refused}"

@@ -22,7 +22,7 @@ COLUMNS = ["region", "peer", "state", "lag", "behind", "heartbeat", "clock", "by
 
 
 class Action(str, Enum):
-    """What to do."""
+    """The action on regions."""
 
     LIST = "list"
     ADD = "add"

@@ -83,8 +83,8 @@ def reshard(
 def _widened(server: Transport, keys: KeySpace, names: list[bytes], shards: int, show: Show) -> dict[bytes, Result]:
     found: dict[bytes, Result] = {}
     for some in pieces(names, _AT_A_TIME):
-        for name, told in driven(server, widen(keys, some, shards, mint)).items():
-            found[name] = Result(0, str(told)) if isinstance(told, CounterError) else Result(told)
+        for name, result in driven(server, widen(keys, some, shards, mint)).items():
+            found[name] = Result(0, str(result)) if isinstance(result, CounterError) else Result(result)
         show(f"{len(found):,} of {len(names):,} counters")
     return found
 
@@ -99,13 +99,13 @@ def _narrowed(
         for done, name in enumerate(waiting):
             show(f"{done:,} of {len(waiting):,} counters")
             try:
-                told = driven(server, narrow(keys, name, shards, upkeep))
+                result = driven(server, narrow(keys, name, shards, upkeep))
             except Refused as error:
                 found[name] = Result(0, str(error))
                 continue
-            longest = max(longest, told.wait)
-            if not told.wait:
-                found[name] = Result(told.shards, told.why)
+            longest = max(longest, result.wait)
+            if not result.wait:
+                found[name] = Result(result.shards, result.why)
         end = time.monotonic() + longest
         while (rest := end - time.monotonic()) > 0:
             show(f"{len(names) - len(found):,} counters wait for {rest:.0f} s, until no fail-over can take it back")

@@ -36,7 +36,7 @@ def verify(
         answering = Answering(servers)
         facts = answering.facts(namespace)
         check_alike(facts)
-        keys = next((told.keys for told in facts.values() if told.keys is not None), None)
+        keys = next((each.keys for each in facts.values() if each.keys is not None), None)
         found = Comparison()
         while keys is not None:
             try:
@@ -44,8 +44,8 @@ def verify(
                 break
             except SilentRegion as silent:  # the others are compared anew
                 answering.give_up(silent)
-    facts = {name: told for name, told in facts.items() if name not in answering.silent}
-    unjoined = [name for name, told in facts.items() if not told.joined]
+    facts = {name: each for name, each in facts.items() if name not in answering.silent}
+    unjoined = [name for name, each in facts.items() if not each.joined]
     if as_json:
         output.print_json(_as_json(found, unjoined) | {"not_compared": answering.silent})
     else:

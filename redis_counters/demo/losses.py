@@ -54,8 +54,8 @@ class Outcome:
     @property
     def verdict(self) -> str:
         """The result in one line: ``INCR +100, redis-counters exact``."""
-        told = f"INCR {self._error_of(self.incr)}, redis-counters {self._error_of(self.ours)}"
-        return f"{told}; but not all workers could say what they issued" if self.errors else told
+        found = f"INCR {self._error_of(self.incr)}, redis-counters {self._error_of(self.ours)}"
+        return f"{found}; but not all workers could say what they issued" if self.errors else found
 
     def _error_of(self, side: Side) -> str:
         if error := side.total - self.issued.total:
@@ -65,7 +65,7 @@ class Outcome:
 
 
 class Trial:
-    """What can be watched while it runs: the workers, and both ways of counting."""
+    """The parts that can be watched while it runs: the workers, and both ways of counting."""
 
     def __init__(self, crew: Crew, client: redis.Redis, counters: Counters) -> None:
         self.crew, self.client, self.counters = crew, client, counters
@@ -84,10 +84,10 @@ class Trial:
         return Side(hot, sum(others), wrong)
 
 
-def run(seconds: float, show: Callable[[Trial], object], tell: Callable[[str], object]) -> tuple[Outcome, bool]:
+def run(seconds: float, show: Callable[[Trial], object], report: Callable[[str], object]) -> tuple[Outcome, bool]:
     """Run the whole demo. Return its outcome, and whether Ctrl-C ended it early.
 
-    ``show`` is called a few times a second, ``tell`` gets each event as a line.
+    ``show`` is called a few times a second, ``report`` gets each event as a line.
     """
     with EmbeddedServer.start() as server, LossyLink(server.url) as plain_link, LossyLink(server.url) as our_link:
         plain_link.drop_reply(every=LOSS, commands={"INCR", "INCRBY"})  # redis-py sends INCRBY for incr()
@@ -98,7 +98,7 @@ def run(seconds: float, show: Callable[[Trial], object], tell: Callable[[str], o
             Counters.from_url(server.url, namespace=NAMESPACE, actor="demo") as counters,
             Crew(our_link.url, (address.hostname or "", address.port or 0)) as crew,
         ):
-            trial, script = Trial(crew, client, counters), Script(crew, seconds, tell)
+            trial, script = Trial(crew, client, counters), Script(crew, seconds, report)
             interrupted = False
             try:
                 script.play(lambda: show(trial))

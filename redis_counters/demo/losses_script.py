@@ -1,4 +1,4 @@
-"""The events of the demo: what happens to its processes, and when; each is told as one line."""
+"""The events of the demo: what happens to its processes, and when; each is reported as one line."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _FROZEN = 3.0  # seconds at most: redis-py itself gives up a connection after 5
 
 
 class Script:
-    """The events of one demo. ``tell`` gets each as it happens; ``events`` has those that did happen."""
+    """The events of one demo. ``report`` gets each as it happens; ``events`` has those that did happen."""
 
-    def __init__(self, crew: Crew, seconds: float, tell: Callable[[str], object]) -> None:
+    def __init__(self, crew: Crew, seconds: float, report: Callable[[str], object]) -> None:
         self.events: list[str] = []
-        self._crew, self._seconds, self._tell = crew, seconds, tell
+        self._crew, self._seconds, self._report = crew, seconds, report
         self._frozen_for = min(0.3 * seconds, _FROZEN)
         self._begin: float | None = None
 
@@ -57,7 +57,7 @@ class Script:
 
     def _event(self, what: str) -> None:
         self.events.append(f"{self._time:5.1f} s  {what}")
-        self._tell(self.events[-1])
+        self._report(self.events[-1])
 
     def _stop(self) -> None:
         worker = self._crew.workers[1]

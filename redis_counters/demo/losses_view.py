@@ -22,7 +22,7 @@ _COLOURS = {"frozen": "cyan", "closing": "yellow", "closed": "dim", "failed": "r
 def run_losses(seconds: float, *, as_json: bool) -> int:
     """Run the demo from its first line to its last. Return the exit code."""
     with screen(as_json=as_json) as shown:
-        shown.tell(
+        shown.report(
             f"For {seconds:g} s four processes count the same by INCR and by redis-counters, on a private server.\n"
             "The links to it lose replies; one process will be replaced, one frozen for a while."
         )
@@ -31,7 +31,7 @@ def run_losses(seconds: float, *, as_json: bool) -> int:
             if shown.terminal:
                 shown.show(_live(trial))
 
-        outcome, interrupted = run(seconds, draw, shown.tell)
+        outcome, interrupted = run(seconds, draw, shown.report)
     if as_json:
         output.print_json(asdict(outcome) | {"exact": outcome.exact, "interrupted": interrupted})
     else:

@@ -148,20 +148,20 @@ class Outcome:
     def verdict(self) -> str:
         """The result in one line: ``eu exact, us exact, ap wrong on 3 of 101 names``."""
         wrong = self.wrong_names.items()
-        told = [f"{name} wrong on {n:,} of {self.names:,} names" if n else f"{name} exact" for name, n in wrong]
-        return ", ".join(told)
+        parts = [f"{name} wrong on {n:,} of {self.names:,} names" if n else f"{name} exact" for name, n in wrong]
+        return ", ".join(parts)
 
 
 class Play:
-    """The events of the demo. ``tell`` gets each as a line; ``key`` returns a pressed key, or an empty text."""
+    """The events of the demo. ``report`` gets each as a line; ``key`` returns a pressed key, or an empty text."""
 
-    def __init__(self, stage: Stage, seconds: float, tell: Callable[[str], object], key: Callable[[], str]) -> None:
+    def __init__(self, stage: Stage, seconds: float, report: Callable[[str], object], key: Callable[[], str]) -> None:
         self.settled = False  # the end: values change no more
         self.by_hand = False  # a key was pressed: no event happens by itself any more
         self.events: list[str] = []
         self.heals: list[float] = []
         self.largest_skew = 0
-        self._stage, self._seconds, self._tell, self._key = stage, seconds, tell, key
+        self._stage, self._seconds, self._report, self._key = stage, seconds, report, key
         self._healing: tuple[float, int] | None = None  # since when, and the value that each region has to reach
         self._script = [(0.2, "ap"), (0.55, "ap"), (0.75, "eu"), (0.9, "eu")]
         self._begin = time.monotonic()
@@ -240,18 +240,18 @@ class Play:
 
     def _event(self, what: str) -> None:
         self.events.append(f"{self.time:5.1f} s  {what}")
-        self._tell(self.events[-1])
+        self._report(self.events[-1])
 
 
 def play(
     stage: Stage,
     seconds: float,
-    tell: Callable[[str], object],
+    report: Callable[[str], object],
     show: Callable[[Play], object],
     key: Callable[[], str] = lambda: "",
 ) -> Outcome:
     """Play all events on an open stage. Ctrl-C ends it early; all regions are equal in the end all the same."""
-    played = Play(stage, seconds, tell, key)
+    played = Play(stage, seconds, report, key)
     interrupted = False
     try:
         played.run(lambda: show(played))

@@ -36,8 +36,8 @@ def run_regions(seconds: float, *, as_json: bool) -> int:
             " themselves; an exchange tells each what the others have. One of them will be cut off for a while."
         )
         hint = " Press 1, 2 or 3 to cut a region off, or to let it back; q ends it." if shown.terminal else ""
-        shown.tell(beginning + hint)
-        shown.tell(LEGEND)
+        shown.report(beginning + hint)
+        shown.report(LEGEND)
         lines = _Lines(stage, shown)
 
         def draw(played: Play) -> None:
@@ -46,7 +46,7 @@ def run_regions(seconds: float, *, as_json: bool) -> int:
             else:
                 lines(played)
 
-        outcome = play(stage, seconds, shown.tell, draw, key)
+        outcome = play(stage, seconds, shown.report, draw, key)
     if as_json:
         output.print_json(asdict(outcome) | {"exact": outcome.exact})
     else:
@@ -81,11 +81,11 @@ def picture(stage: Stage, played: Play) -> RenderableType:
 def _lag(stage: Stage) -> str:
     """Return how long each region has lacked something of the others, as the exchange knows it."""
     pairs = stage.exchange.stats().pairs
-    told = []
+    shown = []
     for name in stage.sites:
         lags = [pair.lag for (_, destination), pair in pairs.items() if destination == name]
-        told.append(f"{name} never" if None in lags else f"{name} {max((lag or 0.0) for lag in lags):.1f} s")
-    return f"lag: {', '.join(told)}"
+        shown.append(f"{name} never" if None in lags else f"{name} {max((lag or 0.0) for lag in lags):.1f} s")
+    return f"lag: {', '.join(shown)}"
 
 
 def bars(values: Sequence[int], highest: int) -> str:
@@ -103,7 +103,7 @@ class _Lines:
         self._looks += 1
         if self._looks % _LINE_EVERY == 0 or played.settled:
             values = "  ".join(f"{site.name} {site.value:,}" for site in self._stage.sites.values())
-            self._shown.tell(f"{played.time:5.1f} s  {values}  read_skew {self._stage.skew:,}  {_lag(self._stage)}")
+            self._shown.report(f"{played.time:5.1f} s  {values}  read_skew {self._stage.skew:,}  {_lag(self._stage)}")
 
 
 def _conclude(shown: Screen, outcome: Outcome) -> None:

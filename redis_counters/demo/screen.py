@@ -20,10 +20,10 @@ Cell = str | Text
 
 
 class Screen(NamedTuple):
-    """``tell`` prints a line; ``show`` draws the live picture again, on a terminal only."""
+    """``report`` prints a line; ``show`` draws the live picture again, on a terminal only."""
 
     terminal: bool
-    tell: Callable[[Cell], object]
+    report: Callable[[Cell], object]
     show: Callable[[RenderableType], object]
 
     def conclude(
@@ -31,15 +31,15 @@ class Screen(NamedTuple):
     ) -> None:
         """Print what came of it: the verdict first, then a table and notes."""
         for line in ("", verdict, "", title):  # as the table's title it would be broken at the table's width
-            self.tell(line)
+            self.report(line)
         output.print_table(columns, rows, numbers=columns[1:], aligned=True)
         for note in notes:
-            self.tell(note)
+            self.report(note)
 
 
 @contextmanager
 def screen(*, as_json: bool) -> Iterator[Screen]:
-    """A screen for the time of the demo; what is told afterwards is printed too."""
+    """A screen for the time of the demo; lines that are reported afterwards are printed too."""
     if as_json or not sys.stdout.isatty():
         yield Screen(False, _ignore if as_json else lambda line: output.print_lines([str(line)]), _ignore)
         return

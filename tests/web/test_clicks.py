@@ -72,7 +72,7 @@ def test_a_click_in_the_hands_of_its_process_is_left_alone(any_server: RealServe
 
 def test_clicks_of_one_user_go_one_after_the_other(any_server: RealServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """In whatever processes they arrive: else the truth could end with one of them, and the counter with the other."""
-    begun, go_on, tell = asyncio.Event(), asyncio.Event(), clicks_module.tell
+    begun, go_on, tell = asyncio.Event(), asyncio.Event(), clicks_module.apply
 
     async def slowly(counters: Counters, user: str, post: Post, liked: bool) -> None:
         if liked:
@@ -80,7 +80,7 @@ def test_clicks_of_one_user_go_one_after_the_other(any_server: RealServer, monke
             await go_on.wait()
         await tell(counters, user, post, liked)
 
-    monkeypatch.setattr(clicks_module, "tell", slowly)
+    monkeypatch.setattr(clicks_module, "apply", slowly)
 
     async def story(counters: Counters, plain: Plain, board: Board) -> None:
         first = asyncio.create_task(click(counters, plain, board, "ann", POST, True))

@@ -48,13 +48,13 @@ def obstacle(trials: Iterable[Trial], before: Iterable[Finding]) -> list[Finding
 
 def permissions(trials: Iterable[Trial], namespace: str = "rc") -> list[Finding]:
     """Return one finding if the user may do all that is needed, else one for each command."""
-    told: dict[str, Trial] = {}  # of a command tried more than once, the worst; to have tried it says more than not
+    worst: dict[str, Trial] = {}  # of a command tried more than once, the worst; to have tried it says more than not
     for trial in trials:
-        known = told.get(trial.command)
+        known = worst.get(trial.command)
         if known is None or known.error is None or (trial.error and not known.error):
-            told[trial.command] = trial
+            worst[trial.command] = trial
     found = []
-    for trial in told.values():
+    for trial in worst.values():
         if not trial.error:
             continue
         advice = "The server does not have it."
@@ -63,10 +63,10 @@ def permissions(trials: Iterable[Trial], namespace: str = "rc") -> list[Finding]
         elif trial.denied:
             advice = f"Allow it: ACL SETUSER ... {_rule(trial)}"
         found.append(Finding(f"permission {trial.command}", PROBLEM, cut(trial.error), advice))
-    if untried := [trial.command for trial in told.values() if trial.error is None]:
+    if untried := [trial.command for trial in worst.values() if trial.error is None]:
         advice = "Put right what stands above, then ask again."
         found.append(Finding("permissions", WARNING, f"could not be tried: {', '.join(untried)}", advice))
-    return found or [Finding("permissions", OK, f"{len(told)} commands tried, all allowed")]
+    return found or [Finding("permissions", OK, f"{len(worst)} commands tried, all allowed")]
 
 
 def dispensable(trials: Iterable[Trial], advice: str) -> list[Finding]:

@@ -64,9 +64,9 @@ def clock(ahead: Mapping[str, float], peers: Mapping[str, float]) -> Finding:
 
     Both: the seconds by which that clock is ahead, by address or name.
     """
-    told = [_apart(f"the server's{' at ' + at if at else ''}", by, "this machine's") for at, by in ahead.items()]
-    told += [_apart(f"that of region {name}", by, "this region's") for name, by in peers.items()]
-    apart = [text for text in told if text]
+    texts = [_apart(f"the server's{' at ' + at if at else ''}", by, "this machine's") for at, by in ahead.items()]
+    texts += [_apart(f"that of region {name}", by, "this region's") for name, by in peers.items()]
+    apart = [text for text in texts if text]
     if apart:
         advice = "Set clocks by NTP: a counter with expire_at expires by its server's clock, each region's by its own."
         return Finding("clock", WARNING, cut("; ".join(apart)), advice)

@@ -102,7 +102,7 @@ class Verifier:
         self.found.shards += len(page)
         differing: dict[Shard, dict[str, bytes]] = {}
         for place, shard in enumerate(page):
-            here = {name: told[place] for name, told in texts.items()}
+            here = {name: states[place] for name, states in texts.items()}
             if len(set(here.values())) > 1 or b"!" in next(iter(here.values())):  # the text is canonical
                 differing[shard] = here
         if not differing:
@@ -179,9 +179,9 @@ class Verifier:
         while not begun or cursor != b"0":
             begun = True
             (raw,) = region.server.ask([Command(None, (index,), (cursor, b"COUNT", _SCANNED), b"ZSCAN")])
-            if (told := scanned(raw, fields=False)) is None:
+            if (found := scanned(raw, fields=False)) is None:
                 return
-            cursor, page = told
+            cursor, page = found
             stamped = (member for member, score in zip(page[::2], page[1::2], strict=True) if score != b"0")
             yield from (shard for member in stamped if (shard := _shard(bucket, member)) is not None)
 

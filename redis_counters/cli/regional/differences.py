@@ -33,11 +33,11 @@ class State:
 
 def state_of(text: bytes) -> State:
     """Return the state in a reply of `entries_read`. Raises ValueError."""
-    told, wrong = split_error(text)
+    state, wrong = split_error(text)
     shown = wrong.decode("utf-8", "replace")
-    if shown and not told:
+    if shown and not state:
         return State(there=False, error=shown)
-    return State(parse_text(told), there=bool(told), wrong=shown, back=copy_of_peers(text))
+    return State(parse_text(state), there=bool(state), wrong=shown, back=copy_of_peers(text))
 
 
 class Why(Enum):
@@ -48,11 +48,13 @@ class Why(Enum):
     LOST = "lost, though it was pulled: the next comparison brings it back"
     AHEAD = "others are ahead of the owner: after a restored backup what it counts anew is lost, until 'regions renew'"
     BEHIND = "fell back behind its peers: as much of what it counts anew is lost, until 'regions renew'"
-    CAUGHT_UP = "fell back behind its peers: counts are lost, if not all processes went on; told until 'regions renew'"
+    CAUGHT_UP = (
+        "fell back behind its peers: counts are lost, if not all processes went on; shown until 'regions renew'"
+    )
     FLOOR = "floor missing: a reset or a deletion has not arrived"
     EVICTED = "evicted: nothing is exchanged with it"
-    SHARDS = "number of shards not told yet"
-    EXPIRY = "expiry not told yet"
+    SHARDS = "number of shards not received yet"
+    EXPIRY = "expiry not received yet"
     UNREADABLE = "cannot be read"
 
 
@@ -125,12 +127,12 @@ def _behind(region: str, place: bytes, counts: list[int]) -> Iterator[Gap]:
 
     (A total at its floor was moved there, with a counter that got fewer shards.)
     """
-    told, floors, live = counts[:2], counts[2:4], counts[4:]
-    lacks = [max(0, one - other) for one, other in zip(told, live, strict=True)]
+    sent, floors, live = counts[:2], counts[2:4], counts[4:]
+    lacks = [max(0, one - other) for one, other in zip(sent, live, strict=True)]
     if any(lacks):
-        yield Gap(region, place, tuple(told), live[0] - live[1], sum(lacks), Why.BEHIND)
-    elif any(one > floor for one, floor in zip(told, floors, strict=True)):
-        yield Gap(region, place, tuple(told), live[0] - live[1], 0, Why.CAUGHT_UP)
+        yield Gap(region, place, tuple(sent), live[0] - live[1], sum(lacks), Why.BEHIND)
+    elif any(one > floor for one, floor in zip(sent, floors, strict=True)):
+        yield Gap(region, place, tuple(sent), live[0] - live[1], 0, Why.CAUGHT_UP)
 
 
 def closed(gap: Gap, state: State, now: int = 0) -> bool:

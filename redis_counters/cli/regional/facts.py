@@ -107,8 +107,8 @@ def check_alike(all_facts: Mapping[str, Facts]) -> None:
     """Raises: CounterError, if regions have different numbers of buckets: then no exchange is possible."""
     buckets = {name: facts.keys.buckets for name, facts in all_facts.items() if facts.keys is not None}
     if len(set(buckets.values())) > 1:
-        told = ", ".join(f"{name} has {count}" for name, count in buckets.items())
-        raise CounterError(f"regions of one count have the same number of buckets: {told}")
+        counts = ", ".join(f"{name} has {count}" for name, count in buckets.items())
+        raise CounterError(f"regions of one count have the same number of buckets: {counts}")
 
 
 def _bucket(registry: list[object], marks: Mapping[bytes, bytes]) -> Bucket:

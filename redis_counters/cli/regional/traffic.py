@@ -84,9 +84,9 @@ def traffic(keys: KeySpace, server: Transport, region: str, since: Sequence[int]
         if some
     ]
     texts = [text for answer in (server.ask(reads) if reads else []) for text in list_of(answer)]
-    told = [len(split_error(text)[0]) for text in texts if isinstance(text, bytes) and text]
+    sizes = [len(split_error(text)[0]) for text in texts if isinstance(text, bytes) and text]
     names = [len(member) for some in members for member in some]
-    size = sum(told) / len(told) + sum(names) / len(names) if told else None
+    size = sum(sizes) / len(sizes) + sum(names) / len(names) if sizes else None
     return Traffic(size, changed / seconds if seconds else None)
 
 

@@ -1,4 +1,4 @@
-"""Django: counters by settings, a template tag, a cache whose `incr` creates what is missing.
+"""Django: counters by settings, a template tag, a cache whose `incr` needs no key.
 
 INSTALLED_APPS = [..., "redis_counters.contrib.django"]
 REDIS_COUNTERS = {"URL": "redis://localhost:6379", "OPTIONS": {"namespace": "shop"}}

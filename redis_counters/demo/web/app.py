@@ -296,8 +296,8 @@ def _say(request: Request, status: int, sentence: str, headers: dict[str, str] |
 async def _problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     sentences = {404: "There is nothing here.", 405: "That cannot be done here."}
-    told = error.detail if error.detail[-1:] == "." else sentences.get(error.status_code, "That is not possible.")
-    return _say(request, error.status_code, told, dict(error.headers or {}))
+    sentence = error.detail if error.detail[-1:] == "." else sentences.get(error.status_code, "That is not possible.")
+    return _say(request, error.status_code, sentence, dict(error.headers or {}))
 
 
 async def _unavailable(request: Request, _error: Exception) -> Response:

@@ -89,10 +89,10 @@ class Board:
 
     async def facts(self) -> Facts:
         """Return the facts that were published last."""
-        told = await self.aside.get(_FACTS)
-        if told is None:
+        published = await self.aside.get(_FACTS)
+        if published is None:
             return Facts()
-        found = json.loads(told)
+        found = json.loads(published)
         return Facts(**{**found, "workers": tuple(found["workers"])})
 
     async def history(self) -> list[list[float]]:

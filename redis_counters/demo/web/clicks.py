@@ -58,7 +58,7 @@ async def repeated(call: Callable[[], Awaitable[T]]) -> T:
     return await call()
 
 
-async def tell(counters: Counters, user: str, post: Post, liked: bool) -> None:
+async def apply(counters: Counters, user: str, post: Post, liked: bool) -> None:
     """Let the user like the post, or not. Raises: Unavailable."""
     likes = counters.likes(post.counter)
     await repeated(lambda: likes.like(user) if liked else likes.unlike(user))
@@ -86,7 +86,7 @@ async def click(
         if await board.begin(user, post, liked, number):
             await plain.count(post, 1 if liked else -1)
         liked = await board.wants(user, post)
-        await tell(counters, user, post, liked)
+        await apply(counters, user, post, liked)
         await board.finish(user, post)
         last = (await board.numbers(user))[post.number]
     return Clicked(int(await repeated(counters.likes(post.counter).value)), liked, last)
@@ -98,7 +98,7 @@ async def settle(counters: Counters, board: Board, clicks: Iterable[Click]) -> i
     for user, post in clicks:
         async with board.turn(user, post):
             if await board.is_open(user, post):  # otherwise its own process was only slow
-                await tell(counters, user, post, await board.wants(user, post))
+                await apply(counters, user, post, await board.wants(user, post))
                 await board.finish(user, post)
                 settled += 1
     return settled

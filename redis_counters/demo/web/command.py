@@ -23,11 +23,11 @@ def run_web(host: str, port: int, as_json: bool) -> int:
         else:
             print(f"Open {url} in a browser, or in two. Ctrl-C ends it.", flush=True)
 
-    def tell(event: str) -> None:
+    def report(event: str) -> None:
         if not as_json:
             print(event, flush=True)
 
-    facts = asyncio.run(play(host, port, opened, tell))
+    facts = asyncio.run(play(host, port, opened, report))
     plain, ours = (f"{count:,} ({_error(count - facts.issued)})" for count in (facts.plain, facts.ours))
     if not as_json:
         print(f"\nIssued {facts.issued:,} likes, less those taken back. Plain INCR: {plain}. redis-counters: {ours}.")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 
 from redis_counters.asyncio import Counters
-from redis_counters.demo.web.clicks import Plain, tell
+from redis_counters.demo.web.clicks import Plain, apply
 from redis_counters.demo.web.posts import POSTS, Post
 from redis_counters.errors import Unavailable
 
@@ -41,7 +41,7 @@ class Crowd:
         # Not one by one: a server has many users at the same time, and their calls share scripts.
         todo = iter(acts.items())
         await asyncio.gather(
-            *(self._tell(f"crowd:{user}", post, liked) for (user, post), liked in acts.items()),
+            *(self._apply(f"crowd:{user}", post, liked) for (user, post), liked in acts.items()),
             *(self._count(todo) for _ in range(CONNECTIONS)),
         )
         self.done += len(acts)
@@ -59,10 +59,10 @@ class Crowd:
             acts[user, post] = bool(liked[user])
         return acts
 
-    async def _tell(self, user: str, post: Post, liked: bool) -> None:
+    async def _apply(self, user: str, post: Post, liked: bool) -> None:
         while True:
             try:
-                return await tell(self._counters, user, post, liked)
+                return await apply(self._counters, user, post, liked)
             except Unavailable:
                 await asyncio.sleep(_REST)
 

@@ -60,11 +60,11 @@ def address(listening: socket.socket, host: str) -> str:
 
 
 async def play(
-    host: str, port: int, opened: Callable[[str, tuple[int, ...]], object], tell: Callable[[str], object]
+    host: str, port: int, opened: Callable[[str, tuple[int, ...]], object], report: Callable[[str], object]
 ) -> Facts:
     """Serve the page until SIGINT or SIGTERM; return the counts of the end, when nothing is in flight.
 
-    ``opened`` gets the address and the process ids of the workers, once they serve; ``tell`` each event as a line.
+    ``opened`` gets the address and the process ids of the workers, once they serve; ``report`` each event as a line.
     """
     stop = asyncio.Event()
     with (
@@ -75,7 +75,7 @@ async def play(
     ):
         settings = Settings(link.url, server.url, secrets.token_hex(32), host)
         async with _Stage(link, server.url) as stage:
-            async with Workers(listening, settings, tell) as workers:
+            async with Workers(listening, settings, report) as workers:
                 await workers.ready()
                 opened(address(listening, host), workers.pids)
                 await stage.run(stop, workers)

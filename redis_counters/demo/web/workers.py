@@ -15,7 +15,7 @@ from redis_counters.demo.web.worker import READY
 from redis_counters.errors import CounterError
 
 COUNT = 2
-_IN_ORDER = 6.0  # seconds until a worker that was told to end is killed
+_IN_ORDER = 6.0  # seconds until a worker that was asked to end is killed
 _FAILURES = 5  # in a row to get ready, after which it gives up
 _PAUSE = 0.2  # seconds before another attempt
 
@@ -26,8 +26,8 @@ class Workers:
     ``pids`` are those of the workers that are ready.
     """
 
-    def __init__(self, listening: socket.socket, settings: Settings, tell: Callable[[str], object]) -> None:
-        self._listening, self._tell = listening, tell
+    def __init__(self, listening: socket.socket, settings: Settings, report: Callable[[str], object]) -> None:
+        self._listening, self._report = listening, report
         self._settings = replace(settings, socket=listening.fileno())
         self._pids: dict[int, int] = {}
         self._ready = asyncio.Event()  # set when another worker is ready, or has failed for good
@@ -86,7 +86,7 @@ class Workers:
                 self._ready.set()
                 return
             if was_ready:
-                self._tell(f"web server {number} (process {process.pid}) is gone, another takes its place")
+                self._report(f"web server {number} (process {process.pid}) is gone, another takes its place")
             await asyncio.sleep(_PAUSE)
 
     async def _start(self, number: int) -> asyncio.subprocess.Process:

@@ -113,8 +113,8 @@ export class Clicks {
     this.showCount(post, it.likes + Number(it.wanted) - Number(it.confirmed));
   }
 
-  // The server knows what is wanted. With the number of a click of which nobody knows whether it was taken, that one
-  // is told again first; if a newer one was taken meanwhile, in another tab, that is what is wanted.
+  // The server knows what is wanted. With the number of a click whose outcome is unknown, that one is sent again
+  // first; if a newer one was taken meanwhile, in another tab, that is what is wanted.
   async tell(post, unanswered = 0) {
     const it = this.posts.get(post);
     it.busy = true;

@@ -1,5 +1,5 @@
 // Where the numbers come from: server-sent events while the page is seen, polling where they do not get through.
-// A browser opens few connections to one server, so a tab that nobody sees gives its own back.
+// A browser opens few connections to one server, so a hidden tab closes its own.
 
 const POLL = 2000; // milliseconds
 const PATIENCE = 3; // attempts to connect, after which it polls as well
