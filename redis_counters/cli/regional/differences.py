@@ -48,9 +48,7 @@ class Why(Enum):
     LOST = "lost, though it was pulled: the next comparison brings it back"
     AHEAD = "others are ahead of the owner: after a restored backup what it counts anew is lost, until 'regions renew'"
     BEHIND = "fell back behind its peers: as much of what it counts anew is lost, until 'regions renew'"
-    CAUGHT_UP = (
-        "fell back behind its peers: counts are lost, if not all processes went on; shown until 'regions renew'"
-    )
+    CAUGHT_UP = "fell back behind its peers: counts are lost, if not all processes went on; shown until 'regions renew'"
     FLOOR = "floor missing: a reset or a deletion has not arrived"
     EVICTED = "evicted: nothing is exchanged with it"
     SHARDS = "number of shards not received yet"
