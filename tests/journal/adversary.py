@@ -19,8 +19,8 @@ from redis_counters.drivers.lua_files import text
 from redis_counters.protocol.wire.commands import Command, ErrorReply, Script
 from redis_counters.protocol.wire.keys import KeySpace
 from redis_counters.protocol.wire.settings import make_settings
-from redis_counters.protocol.write.actor import Phase
 from redis_counters.protocol.write.buffer import Buffer
+from redis_counters.protocol.write.states import Phase
 from redis_counters.protocol.write.writer import Request, Writer
 
 NAMES = (b"x", b"y", b"z")

@@ -16,9 +16,9 @@ from redis_counters.protocol.journal.changes import Stored
 from redis_counters.protocol.journal.recorder import head_of
 from redis_counters.protocol.journal.recovery import Orphan, revive
 from redis_counters.protocol.wire.settings import Settings
-from redis_counters.protocol.write.actor import Phase
 from redis_counters.protocol.write.buffer import Buffer
 from redis_counters.protocol.write.round import TELLING
+from redis_counters.protocol.write.states import Phase
 from redis_counters.protocol.write.writer import Request, Writer
 from tests.journal.adversary import NAMES, Client, Outcome, Schedule
 

@@ -12,7 +12,8 @@ from redis_counters.protocol.journal import recovery
 from redis_counters.protocol.journal.changes import Changes, Stored
 from redis_counters.protocol.journal.recorder import Recorder
 from redis_counters.protocol.write.accumulator import Accumulator
-from redis_counters.protocol.write.actor import Actor, Phase
+from redis_counters.protocol.write.actor import Actor
+from redis_counters.protocol.write.states import Phase
 from tests.journal import schedules
 from tests.journal.schedules import JournalSchedule
 from tests.servers import RealServer
@@ -56,8 +57,8 @@ def what_could_not_be_kept_is_forgotten(patch: Patch) -> None:
 def _revived(patch: Patch, change: Callable[[Actor, Any], None]) -> None:
     make = recovery._actor
 
-    def changed(kept: Any, actor: Actor, *, unsure: bool) -> Actor:
-        made = make(kept, actor, unsure=unsure)
+    def changed(kept: Any, actor: Actor, *, may_be_stale: bool) -> Actor:
+        made = make(kept, actor, may_be_stale=may_be_stale)
         change(made, kept)
         return made
 
@@ -86,23 +87,26 @@ def a_base_is_believed_to_be_nothing(patch: Patch) -> None:
 def a_fold_begins_anew(patch: Patch) -> None:
     def change(actor: Actor, kept: Any) -> None:
         if actor.phase is Phase.FOLDING:
-            actor.phase = Phase.REOPEN
+            actor.state.phase = Phase.REOPEN
 
     _revived(patch, change)
 
 
 def healing_is_forgotten(patch: Patch) -> None:
-    _revived(patch, lambda actor, kept: setattr(actor, "known_applied", None))
+    def change(actor: Actor, kept: Any) -> None:
+        actor.known_applied, actor.state.healing = None, False
+
+    _revived(patch, change)
 
 
 def not_exact_after_a_fail_over(patch: Patch) -> None:
-    _revived(patch, lambda actor, kept: setattr(actor, "exact", False))
+    _revived(patch, lambda actor, kept: setattr(actor.state, "requires_exact_base", False))
 
 
 def a_new_owner_token(patch: Patch) -> None:
     def change(actor: Actor, kept: Any) -> None:
         if actor.phase is Phase.REOPEN:
-            actor.id, actor.phase, actor.owner = b"", Phase.NEW, actor.mint().encode()
+            actor.id, actor.state.phase, actor.owner = b"", Phase.NEW, actor.mint().encode()
 
     _revived(patch, change)
 

@@ -138,7 +138,7 @@ def test_an_actor_that_flushes_is_not_looked_at(any_server: RealServer) -> None:
     hand.round(5 * WINDOW)
     assert hand.sent[Script.SLOTS_MERGE] == before[1] + BUCKETS
     assert client.info("commandstats")["cmdstat_eval"]["calls"] == before[0] + BUCKETS
-    assert all(actor.last_proved == 5 * WINDOW and not actor.look for actor in hand.writer.actors())
+    assert all(actor.last_proved == 5 * WINDOW and not actor.state.look_due for actor in hand.writer.actors())
 
 
 def test_a_process_that_has_just_flushed_all_it_holds_need_not_look(any_server: RealServer) -> None:

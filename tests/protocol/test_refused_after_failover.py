@@ -41,7 +41,7 @@ def test_nothing_counts_twice(any_server: RealServer, sign: int, how: str, more:
         hand.round()
     assert hand.writer.pending() == {"x": 10 * sign}
     assert hand.value(b"y", 1) == 5
-    assert not any(actor.healing for actor in hand.writer.actors())
+    assert not any(actor.state.healing for actor in hand.writer.actors())
 
     taken_back(client, state)
     if cut:  # something is on its way when it falls asleep

@@ -83,8 +83,8 @@ CLIENT = (  # one line each, to be read as a table
     Break(
         "what is unanswered is forgotten when a flush is refused",
         "write.actor:Actor._answer_flush",
-        "self.phase = Phase.REOPEN",
-        "self.phase, self.unknown = Phase.REOPEN, None; [t.dirty.update(dict.fromkeys(c)) for t, c in zip(self.tables, chunk.totals)]",
+        'self.state.on(Event.CLOSED_BY_OTHERS if reply.word == "CLOSED" else Event.RECORD_LOST)',
+        "self.state.on(Event.RECORD_LOST); self.unknown = None; [t.dirty.update(dict.fromkeys(c)) for t, c in zip(self.tables, chunk.totals)]",
     ),
     Break("a new connection is not noticed", "core:Core.new_connection", "writer.look_all()", "pass", "fail-over"),
     Break("nobody looks", "write.looks:Looks.due", "return now - self.at", "return False and now - self.at"),
@@ -106,7 +106,7 @@ CLIENT = (  # one line each, to be read as a table
     Break(
         "what a look finds is not asked about",
         "write.actor:Actor.seen",
-        "self.probe = self.phase is Phase.ACTIVE",
+        "self.state.on(Event.PROBE_WANTED)",
         "pass",
     ),
     Break(
@@ -127,16 +127,16 @@ CLIENT = (  # one line each, to be read as a table
     ),
     Break(
         "the first flush after a fail-over is not exact",
-        "write.actor:Actor._lost",
-        "recorded, True",
-        "recorded, False",
+        "write.states:ActorState.on",
+        "setattr(self, doubt.name, True)",
+        "setattr(self, doubt.name, doubt is not Doubt.requires_exact_base)",
         "fail-over",
     ),
     Break(
         "base stays above what is recorded",
         "write.actor:Actor._lost",
-        "self.base, self.exact = recorded, True",
-        "self.exact = True",
+        "self.base = recorded",
+        "pass",
         "fail-over",
     ),
     Break(
@@ -175,7 +175,7 @@ CLIENT = (  # one line each, to be read as a table
     ),
     Break(
         "decrements are not folded by their owner",
-        "write.actor:Actor.answer",
+        "write.actor:Actor.begin_folding",
         "for t in self.tables[:2] for key",
         "for t in self.tables[:1] for key",
     ),

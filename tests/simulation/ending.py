@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from redis_counters.protocol.write.actor import Phase
+from redis_counters.protocol.write.states import Phase
 from tests.simulation import janitor
 from tests.simulation.ledger import Violation
 from tests.simulation.plan import NAMES

@@ -15,11 +15,11 @@ PLANS = [*map(Plan.from_json, Path(__file__).with_name("once_wrong.jsonl").read_
 RULES = (
     (25286, Break("", "write.history:History.applied_as_of", "if not self[s].answered and any(", "if False and any(")),
     (124292, Break("", "write.actor:Actor._acknowledge", "self._keep_applied(self.known_applied)", "pass")),
-    (124292, Break("", "write.actor_set:ActorSet.keep_house", "and proved and not actor.healing", "and proved")),
+    (124292, Break("", "write.actor_set:ActorSet.keep_house", "and proved and not actor.state.healing", "and proved")),
     (503015, Break("", "read.fetch:Reads._take", "and not _counted_apart(name, raws, told)", "")),
-    (719613, Break("", "journal.recovery:_actor", "unsure, head.behind", "unsure, False")),
+    (719613, Break("", "journal.recovery:_actor", "journal_behind=head.behind", "journal_behind=False")),
     (9955, Break("", "read.fetch:Reads._ask_registries", "if found >= enough:", "if False:")),
-    (174658, Break("", "write.writer:Writer._move_on", "(gone or actor.behind)", "gone")),
+    (174658, Break("", "write.writer:Writer._move_on", "(gone or actor.state.journal_behind)", "gone")),
 )
 """What mends some of them: without it they go wrong again."""
 

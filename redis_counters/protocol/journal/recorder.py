@@ -32,9 +32,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from redis_counters.protocol.journal.changes import Changes, Head, Slot
-from redis_counters.protocol.write.actor import Actor, Phase
+from redis_counters.protocol.write.actor import Actor
 from redis_counters.protocol.write.flushes import Totals
 from redis_counters.protocol.write.slot_totals import SlotKind, SlotTotals
+from redis_counters.protocol.write.states import Phase
 
 if TYPE_CHECKING:
     from redis_counters.protocol.write.writer import Writer
@@ -262,18 +263,19 @@ def _applied(actor: Actor, kind: SlotKind) -> dict[bytes, int]:
 
 def head_of(actor: Actor) -> Head:
     """Return what is kept of an actor beside its totals."""
+    state = actor.state
     return Head(
         actor.bucket,
         actor.owner,
         actor.id,
         actor.seq,
         actor.base,
-        actor.exact,
-        actor.healing,
-        actor.blurred,
+        state.requires_exact_base,
+        state.healing,
+        state.base_inexact,
         actor.unknown is not None,
-        actor.phase is Phase.FOLDING,
-        actor.behind,
+        state.phase is Phase.FOLDING,
+        state.journal_behind,
     )
 
 

@@ -15,11 +15,12 @@ from redis_counters.protocol.journal.changes import Stored, StoredActor
 from redis_counters.protocol.journal.recorder import Seen
 from redis_counters.protocol.wire.keys import KeySpace, name_of, shard_of
 from redis_counters.protocol.wire.settings import Settings
-from redis_counters.protocol.write.actor import Actor, Phase
+from redis_counters.protocol.write.actor import Actor
 from redis_counters.protocol.write.buffer import Buffer
 from redis_counters.protocol.write.flushes import Chunk
 from redis_counters.protocol.write.round import Steps
 from redis_counters.protocol.write.slot_totals import SlotKind
+from redis_counters.protocol.write.states import ActorState, Event, Phase
 from redis_counters.protocol.write.writer import Writer
 
 
@@ -38,7 +39,8 @@ class Orphan:
         writer = self.writer
         if writer is None:
             return self.given_up
-        return writer.clean and writer.durable and not any(a.probe or a.phase is Phase.REOPEN for a in writer.actors())
+        asks = any(actor.state.probe_due or actor.phase is Phase.REOPEN for actor in writer.actors())
+        return writer.clean and writer.durable and not asks
 
     def look(self, now: float, *, closing: bool) -> None:
         """Its actors end as in life: each when its totals were kept for the re-assert window, or all if ``closing``."""
@@ -85,7 +87,7 @@ def revive(stored: Stored, settings: Settings, keys: KeySpace, mint: Callable[[]
         actor = _actor(
             kept,
             Actor(bucket.number, bucket.registry, mint, settings.display, settings.delay, now, writer.expiries),
-            unsure=not stored.always,
+            may_be_stale=not stored.always,
         )
         bucket.actors.insert(-1, actor)  # never the current one: it gets nothing more
         flushes = list(actor.sent)
@@ -107,11 +109,17 @@ def revive(stored: Stored, settings: Settings, keys: KeySpace, mint: Callable[[]
     return writer
 
 
-def _actor(kept: StoredActor, actor: Actor, *, unsure: bool) -> Actor:
+def _actor(kept: StoredActor, actor: Actor, *, may_be_stale: bool) -> Actor:
     """The actor is what it was."""
     head = kept.head
     actor.owner, actor.id, actor.seq, actor.base = head.owner, head.id, head.seq, head.base
-    actor.exact, actor.blurred, actor.unsure, actor.behind = head.exact, head.blurred, unsure, head.behind
+    actor.state = ActorState(
+        healing=head.healing,
+        requires_exact_base=head.exact,
+        base_inexact=head.blurred,
+        journal_may_be_stale=may_be_stale,
+        journal_behind=head.behind,
+    )
     applied: tuple[dict[bytes, int], dict[bytes, int]] = ({}, {})
     for table in actor.tables:
         table.changed = {}
@@ -129,7 +137,7 @@ def _actor(kept: StoredActor, actor: Actor, *, unsure: bool) -> Actor:
     for seq in sorted(kept.flushes):
         base, totals = kept.flushes[seq]
         actor.sent.remember(Chunk(seq, base, totals, None))
-    actor.suspects = frozenset(
+    actor.maybe_refused = frozenset(
         (kind, key)
         for seq, (_, totals) in kept.flushes.items()
         if seq <= head.base and not head.healing
@@ -140,14 +148,10 @@ def _actor(kept: StoredActor, actor: Actor, *, unsure: bool) -> Actor:
     latest = next(reversed(actor.sent), 0)
     if head.unanswered and latest > head.base:
         actor.unknown = actor.sent[latest]  # it carries all that had no answer
-    if not head.id:
-        actor.phase = Phase.NEW  # nothing was ever sent by it
-    elif head.folding:  # a part may be in the bases already: never tell it again, go on with the folding
-        actor.phase = Phase.FOLDING
-        actor.unfolded = list({key: None for table in actor.tables[:2] for key in table.total})
-        actor.phase = Phase.FOLDING if actor.unfolded else Phase.DONE
-    else:
-        actor.phase = Phase.REOPEN
+    if head.folding and head.id:  # a part may be in the bases already: never send it again, go on with the folding
+        actor.begin_folding(Event.REVIVED_IN_FOLD)
+    elif head.id:  # (else it has never sent anything)
+        actor.state.on(Event.REVIVED)
     return actor
 
 

@@ -1,27 +1,13 @@
-"""One writer's identity in one bucket, as a state machine: what it sends, and what an answer makes of it.
+"""One writer's identity in one bucket: what it sends, and what it takes an answer for.
 
-The phases, and the answers that move between them (page "The design", "Actors"; they were found by model checking):
-
-========  ======================  =============================================================================
-phase     sends                   goes on
-========  ======================  =============================================================================
-NEW       actor_open              OPEN: to ACTIVE
-REOPEN    actor_open, own id      OPEN: to ACTIVE; FOLDED, GONE: what did not get across moves to a new actor
-ACTIVE    slots_merge             CLOSED, UNKNOWN: to REOPEN; REGRESS: all acknowledgements are forgotten
-CLOSING   actor_close             OK: to FOLDING; REGRESS: to ACTIVE, everything is told again; UNKNOWN: to REOPEN;
-                                  FOLDED: as above
-FOLDING   slots_fold              all keys done: to DONE; OPEN: to REOPEN; UNKNOWN: to DONE, uncertain
-DONE      nothing                 is dropped
-========  ======================  =============================================================================
-
-Rules for what was sent and not answered: it stays *unknown* until a flush that carries all of it is answered with OK,
-even when that flush is refused meanwhile, because a copy of the command may still arrive.
+Its phases, its doubts and the events that change them are a table, see `states`. One rule is not in it, for what was
+sent and not answered: it stays *unknown* until a flush that carries all of it is answered with OK, even when that flush
+is refused meanwhile, because a copy of the command may still arrive.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from enum import Enum, auto
 
 from redis_counters.protocol.wire.commands import Command, Script, hmget
 from redis_counters.protocol.wire.keys import index_of
@@ -32,15 +18,7 @@ from redis_counters.protocol.write.flushes import Chunk, FlushHeader, Totals, in
 from redis_counters.protocol.write.history import Applied, History
 from redis_counters.protocol.write.sealed import Sealed
 from redis_counters.protocol.write.slot_totals import SlotKind, SlotTotals
-
-
-class Phase(Enum):
-    NEW = auto()
-    REOPEN = auto()
-    ACTIVE = auto()
-    CLOSING = auto()
-    FOLDING = auto()
-    DONE = auto()
+from redis_counters.protocol.write.states import ActorState, Event, Phase
 
 
 class Actor:
@@ -65,7 +43,7 @@ class Actor:
         self.opened = opened
         self.expiries = expiries
         self.id = b""
-        self.phase = Phase.NEW
+        self.state = ActorState()
         self.seq = 0
         self.base = 0
         self.tables = (SlotTotals(SlotKind.PLUS), SlotTotals(SlotKind.MINUS), SlotTotals(SlotKind.SHARDS))
@@ -73,23 +51,15 @@ class Actor:
         self.sent = History()
         self.last_acknowledged = opened
         self.last_proved = opened  # when Redis last showed that it has all that is acknowledged
-        self.probe = False  # an empty flush is wanted, to see whether it still does
-        self.look = False  # its record is to be read, which costs less, see `looks`
         self.last_looked = opened  # when the record was read, and was as it should be
-        self.must_probe_first = False  # silent for so long that it may be gone: it asks before it tells
         self.unfolded: list[bytes] = []  # keys that folding has still to do
         self.folding: list[bytes] = []  # keys in the fold on its way
         self.known_applied: Applied | None = None
-        self.exact = False  # the next flush must rest on `base` itself: late copies may still move the record on
-        self.blurred = False  # what Redis held as of `base` is not known exactly
         self.refused_now: list[bytes] = []  # by the last answer, and not before
         self.sharded = False  # it may have slots in other shards than 0
         self.sealed: dict[bytes, Sealed] = {}  # by shard: nothing can be told before it is unsealed
         self.opening: bytes | None = None  # of them, the one that the last request is about
-        self.uncertain = False  # nobody can tell whether all of it is there
-        self.suspects: frozenset[tuple[SlotKind, bytes]] = frozenset()  # a journal does not tell what was refused
-        self.unsure = False  # it comes from a journal that may be older than what was sent,
-        self.behind = False  # and is: what was applied by later flushes nobody knows
+        self.maybe_refused: frozenset[tuple[SlotKind, bytes]] = frozenset()  # a journal does not keep what was refused
         self.moved = 0  # how often amounts came here from another place
         self.successor: Actor | None = None
 
@@ -106,9 +76,8 @@ class Actor:
         return self.clean and not any(t.refused for t in self.tables)
 
     @property
-    def healing(self) -> bool:
-        """A fail-over took something back, and not all of it is acknowledged again."""
-        return self.known_applied is not None
+    def phase(self) -> Phase:
+        return self.state.phase
 
     @property
     def shown(self) -> str:
@@ -119,37 +88,41 @@ class Actor:
     def slots(self) -> int:
         return sum(len(t.total) for t in self.tables)
 
-    def request(self, limit: int) -> Command | None:
-        """Return what to send next, with at most ``limit`` counters; None if there is nothing to do."""
-        self.opening = next(iter(self.sealed), None) if self.phase is Phase.ACTIVE else None
+    def request(self, limit: int, *, must_probe_first: bool = False) -> Command | None:
+        """Return what to send next, with at most ``limit`` counters; None if there is nothing to do.
+
+        ``must_probe_first``: it was silent for so long that its record may be gone, so it asks before it sends totals.
+        """
+        phase = self.state.phase
+        self.opening = next(iter(self.sealed), None) if phase is Phase.ACTIVE and self.sealed else None
         if self.opening is not None:
             return self._unseal(self.opening)
-        if self.phase is Phase.ACTIVE:
-            return self._flush(limit) or self._look()
-        if self.phase is Phase.NEW:
+        if phase is Phase.ACTIVE:
+            return self._flush(limit, must_probe_first=must_probe_first) or self._look()
+        if phase is Phase.NEW:
             return self._open() if not self.clean else None
-        if self.phase is Phase.REOPEN:
+        if phase is Phase.REOPEN:
             return self._open()
-        if self.phase is Phase.CLOSING:
+        if phase is Phase.CLOSING:
             return Command(Script.ACTOR_CLOSE, (self.registry,), (self.id, self.base))
-        if self.phase is Phase.FOLDING:
+        if phase is Phase.FOLDING:
             self.folding = self.unfolded[-limit:]
             return Command(Script.SLOTS_FOLD, (self.registry, *self.folding), (self.id, 0))
         return None
 
     def _look(self) -> Command | None:
-        if not self.look:
+        if not self.state.look_due:
             return None
-        self.look = False
+        self.state.on(Event.LOOK_OVER)
         return hmget(self.registry, (self.id,))
 
     def seen(self, raw: object, now: float) -> None:
         """Take the answer to a look in: unless the record is there, open and not behind, an empty flush asks why."""
-        self.look = False
+        self.state.on(Event.LOOK_OVER)
         if self.has_all(raw):
             self.last_looked = now
-        else:
-            self.probe = self.phase is Phase.ACTIVE
+        elif self.phase is Phase.ACTIVE:
+            self.state.on(Event.PROBE_WANTED)
 
     def has_all(self, raw: object) -> bool:
         """Whether an answer to HMGET of the own record says that Redis has all that it acknowledged."""
@@ -170,10 +143,8 @@ class Actor:
 
     def retire(self) -> None:
         """Close and fold as soon as everything is across."""
-        if self.phase is Phase.NEW and self.clean:
-            self.phase = Phase.DONE
-        elif self.phase is Phase.ACTIVE and self.delivered:
-            self.phase = Phase.CLOSING
+        if (self.phase is Phase.NEW and self.clean) or (self.phase is Phase.ACTIVE and self.delivered):
+            self.state.on(Event.RETIRED)
 
     def _open(self) -> Command:
         # A generation is drawn for each request: a registry that is made anew must not get its old one again.
@@ -184,23 +155,23 @@ class Actor:
             (self.owner, self.id, generation, self.display, self.delay),
         )
 
-    def _flush(self, limit: int) -> Command | None:
+    def _flush(self, limit: int, *, must_probe_first: bool) -> Command | None:
         # A new chunk only after the last was answered: what may or may not have been applied goes along again.
         totals: Totals = (self.tables[0].total, self.tables[1].total, self.tables[2].total)
         taken: tuple[Collection[bytes], Collection[bytes], Collection[bytes]] | None
         if self.unknown is not None:
             taken = self.unknown.totals
-            if self.must_probe_first:  # what GONE leaves in doubt is what was sent: no more than had been
+            if must_probe_first:  # what GONE leaves in doubt is what was sent: no more than had been
                 totals = self.unknown.totals
         else:
-            taken = self._take(limit) if not self.must_probe_first else None
+            taken = self._take(limit) if not must_probe_first else None
         if taken is None:
-            if not self.probe and not (self.must_probe_first and not self.clean):
+            if not self.state.probe_due and not (must_probe_first and not self.clean):
                 return None
             taken = ((), (), ())
         plus, minus, shards = totals
         self.seq += 1
-        header = FlushHeader(self.id, self.seq, self.base, int(self.exact))
+        header = FlushHeader(self.id, self.seq, self.base, int(self.state.requires_exact_base))
         if not (taken[1] or taken[2] or self.tables[0].floored or self.sharded):
             chunk, command = increments(
                 self.registry, header, list(taken[0]), plus, self.tables[0].acknowledged, self.expiries
@@ -247,38 +218,43 @@ class Actor:
             self._answer_flush(reply, now)
         elif reply.word == "UNKNOWN":
             # With the record, its "folded" is lost: telling again what is folded already would count it twice.
-            self.phase = Phase.DONE if self.folding else Phase.REOPEN
-            self.uncertain = bool(self.folding)
+            self.state.on(Event.RECORD_LOST_IN_FOLD if self.folding else Event.RECORD_LOST)
         elif reply.word == "REGRESS":
             self._lost(reply.number(0))
-            self.phase = Phase.ACTIVE
-        elif reply.word == "OPEN":  # by a late copy, or a fail-over has taken back that it was closed, and perhaps more
-            self.phase = Phase.REOPEN
+        elif reply.word == "OPEN":  # a fail-over may have taken back that it was closed, and perhaps more
+            self.state.on(Event.OPENED_AGAIN)
         elif reply.word != "OK":
             raise BadReply(f"{reply.word} came for an actor that ends")
         elif self.phase is Phase.CLOSING:
-            self.phase = Phase.FOLDING
-            self.unfolded = list({key: None for t in self.tables[:2] for key in t.total})
-            if not self.unfolded:
-                self.phase = Phase.DONE
-        elif self.phase is Phase.FOLDING:
+            self.begin_folding(Event.CLOSED)
+        else:
             del self.unfolded[len(self.unfolded) - len(self.folding) :]
             if not self.unfolded:
-                self.phase = Phase.DONE
+                self.state.on(Event.FOLDED)
 
     def _answer_open(self, reply: Reply) -> None:
         if reply.word == "OPEN":
             self.id, recorded = reply.text(0), reply.number(1)
-            self.phase = Phase.ACTIVE
-            self.behind = self.behind or (self.unsure and recorded > self.seq)
+            self.state.on(Event.OPENED)
+            if self.state.journal_may_be_stale and recorded > self.seq:
+                self.state.on(Event.JOURNAL_LACKS_FLUSHES)
             if recorded < self.base:  # an older state of us
                 self._lost(recorded)
 
+    def begin_folding(self, event: Event) -> None:
+        """All of its slots are to be folded; without any it is done."""
+        self.state.on(event)
+        self.unfolded = list({key: None for t in self.tables[:2] for key in t.total})
+        if not self.unfolded:
+            self.state.on(Event.FOLDED)
+
     def _lost(self, recorded: int) -> None:
-        """Acknowledged flushes are missing (a fail-over): everything is told again."""
+        """Acknowledged flushes are missing (a fail-over): every total is sent again."""
         self.known_applied, exact = self.applied_as_of(recorded)
-        self.blurred = not exact
-        self.base, self.exact = recorded, True
+        self.state.on(Event.REGRESSED)
+        if not exact:
+            self.state.on(Event.BASE_FORGOTTEN)
+        self.base = recorded
         self.seq = max(self.seq, recorded)
         for table in self.tables:
             table.forget()
@@ -292,8 +268,8 @@ class Actor:
             if len(chunk):
                 self.last_acknowledged = now
             self._acknowledge(chunk, reply)
-            self.base, self.exact = max(self.base, reply.number(0)), False
-            self.last_proved, self.probe, self.look = now, False, False
+            self.base, self.last_proved = max(self.base, reply.number(0)), now
+            self.state.on(Event.APPLIED)
         elif reply.word == "STALE":
             self.seq = max(self.seq, reply.number(0))
         elif reply.word == "REGRESS":
@@ -307,7 +283,7 @@ class Actor:
             for kind, key in missing:
                 self.tables[kind].floored.add(key)
         else:  # CLOSED, UNKNOWN: a second copy of the flush may still arrive, so it stays unknown
-            self.phase = Phase.REOPEN
+            self.state.on(Event.CLOSED_BY_OTHERS if reply.word == "CLOSED" else Event.RECORD_LOST)
 
     def _acknowledge(self, chunk: Chunk, reply: Reply) -> None:
         refused = {chunk.item(number): text for number, text in reply.refused()}
@@ -326,7 +302,8 @@ class Actor:
                 self.known_applied[kind].update(chunk.applied(kind))
             if self.clean:
                 self._keep_applied(self.known_applied)
-                self.known_applied, self.blurred = None, False
+                self.known_applied = None
+                self.state.on(Event.HEALED)
 
     def _keep_applied(self, applied: Applied) -> None:
         """Of what is not sent because its counter's number of shards is refused, what Redis has is acknowledged.
@@ -334,7 +311,7 @@ class Actor:
         (What it refused itself is not there any more: something else is in its place.)
         """
         said_no = set[tuple[SlotKind, bytes]]().union(*(chunk.refused for chunk in self.sent.values()))
-        for table in self.tables[:2] if not self.blurred else ():
+        for table in self.tables[:2] if not self.state.base_inexact else ():
             for key in table.refused:
                 if (table.kind, key) not in said_no and applied[table.kind].get(key):
                     table.acknowledged[key] = applied[table.kind][key]
@@ -369,13 +346,13 @@ class Actor:
 
     def applied_as_of(self, seq: int) -> tuple[Applied, bool]:
         """Return the totals that Redis held when it had recorded ``seq``, and whether that is exact."""
-        refused = self.suspects.union((table.kind, key) for table in self.tables for key in table.refused)
+        refused = self.maybe_refused.union((table.kind, key) for table in self.tables for key in table.refused)
         held = (self._applied(SlotKind.PLUS), self._applied(SlotKind.MINUS))
         found = self.sent.applied_as_of(seq, self.base, held, refused)
         if found is None:  # all that was ever sent counts as applied
             return (dict(self.tables[0].total), dict(self.tables[1].total)), False
         applied, exact = found
-        return applied, exact and not self.blurred
+        return applied, exact and not self.state.base_inexact
 
     def let_through(self, table: SlotTotals, key: bytes) -> bool:
         """The key may be sent, or was, without an answer: holding it back now would break what flush() promises."""
@@ -385,7 +362,7 @@ class Actor:
 
     def told_of(self, kind: SlotKind, key: bytes) -> int:
         """Return the highest total that Redis may have been told of a slot."""
-        if self.healing:  # acknowledgements are forgotten, and what they were for may be there
+        if self.state.healing:  # acknowledgements are forgotten, and what they were for may be there
             return self.tables[kind].total.get(key, 0)
         unanswered = 0 if self.unknown is None else self.unknown.totals[kind].get(key, 0)
         return max(unanswered, self.tables[kind].acknowledged.get(key, 0))

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from redis_counters.protocol.wire.settings import Settings
-from redis_counters.protocol.write.actor import Actor, Phase
+from redis_counters.protocol.write.actor import Actor
 from redis_counters.protocol.write.expiries import Expiries
 from redis_counters.protocol.write.flushes import Totals
 from redis_counters.protocol.write.slot_totals import SlotKind, SlotTotals
+from redis_counters.protocol.write.states import Event, Phase
 
 MOST_ACTORS = 8  # of a process in a bucket: where ending them takes long, no more are made
 
@@ -114,7 +115,7 @@ class ActorSet:
             # Not before it is proved: a fail-over may take back that it was refused, and bring back what was applied.
             proved = actor.unknown is None and actor.last_proved >= actor.last_acknowledged + window
             for before, table in zip(actor.tables, self.tables, strict=True):
-                if before.refused and proved and not actor.healing:
+                if before.refused and proved and not actor.state.healing:
                     _move_refused(before, table)
                     current.moved += 1
                     moved = True
@@ -122,7 +123,8 @@ class ActorSet:
                 actor.retire()
 
         for actor in self.actors:
-            actor.probe = actor.probe or self._unproved(actor, now)
+            if self._unproved(actor, now):
+                actor.state.on(Event.PROBE_WANTED)
         return moved
 
     def _unproved(self, actor: Actor, now: float) -> bool:
@@ -153,6 +155,7 @@ class ActorSet:
             self.begin(now)
         self.actors.remove(actor)
         actor.successor = self.current
+        actor.state.on(Event.TAKEN_OVER)
         self.current.moved += 1
         self.current.sharded = self.current.sharded or actor.sharded
         for table, before, totals in zip(self.tables, actor.tables, rest, strict=True):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from redis_counters.protocol.journal.recovery import Orphan
-from redis_counters.protocol.write.actor import Actor, Phase
+from redis_counters.protocol.write.actor import Actor
+from redis_counters.protocol.write.states import Phase
 from redis_counters.protocol.write.writer import Writer
 
 
@@ -58,7 +59,7 @@ class FlushTarget:
                 return False
             self._mark()
         gates = self.writer.gates
-        if not self._passed() or gates is None or gates.again or any(a.probe for a in self.writer.actors()):
+        if not self._passed() or gates is None or gates.again or any(a.state.probe_due for a in self.writer.actors()):
             return False
         if self.losses != self.writer.losses:  # a fail-over: what had passed may have to pass again
             self.losses = self.writer.losses

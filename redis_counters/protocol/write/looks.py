@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from redis_counters.protocol.write.actor import Actor, Phase
+from redis_counters.protocol.write.actor import Actor
+from redis_counters.protocol.write.states import Event, Phase
 
 BUSY_PAUSE = 1.0  # seconds between looks while the process counts or reads, at least
 IDLE_PAUSE = 30.0  # at most; on the way there half of the time that it has been idle for
@@ -38,7 +39,7 @@ class Looks:
         self.at = now
         held = sorted(filter(holds, actors), key=lambda actor: actor.last_seen)
         for actor in held[: (len(held) + 1) // 2]:
-            actor.look = True
+            actor.state.on(Event.LOOK_WANTED)
 
 
 def holds(actor: Actor) -> bool:

@@ -19,7 +19,7 @@ from redis_counters.protocol.wire.refusals import error_for, raise_refused, refu
 from redis_counters.protocol.wire.replies import Reply
 from redis_counters.protocol.wire.settings import Settings
 from redis_counters.protocol.wire.values import name_shown
-from redis_counters.protocol.write.actor import Actor, Phase
+from redis_counters.protocol.write.actor import Actor
 from redis_counters.protocol.write.buffer import Buffer
 from redis_counters.protocol.write.frequent import Frequent
 from redis_counters.protocol.write.looks import Looks, holds
@@ -27,6 +27,8 @@ from redis_counters.protocol.write.outstanding import Outstanding
 from redis_counters.protocol.write.sealed import Sealed
 from redis_counters.protocol.write.shard_publication import ShardPublication
 from redis_counters.protocol.write.slot_totals import ALL, SlotKind
+from redis_counters.protocol.write.states import Event as ActorEvent
+from redis_counters.protocol.write.states import Phase
 
 _POLICY = re.compile(rb"maxmemory_policy:([\w-]+)")
 
@@ -149,8 +151,8 @@ class Writer(Outstanding):
             # The current actor and the ending ones take turns in being first, so that neither waits for ever.
             bucket.turn = not bucket.turn
             for actor in bucket.actors if bucket.turn else reversed(bucket.actors):
-                actor.must_probe_first = now - actor.last_proved >= self.settings.actor_ttl
-                command = actor.request(self.settings.max_batch)
+                silent = now - actor.last_proved >= self.settings.actor_ttl
+                command = actor.request(self.settings.max_batch, must_probe_first=silent)
                 if command is not None:
                     bucket.busy = True
                     self.folds += command.script is Script.SLOTS_FOLD
@@ -188,7 +190,7 @@ class Writer(Outstanding):
         self.epoch += 1
 
     def _answer(self, actor: Actor, reply: Reply, script: Script, now: float) -> None:
-        chunk, base, healing = actor.unknown, actor.base, actor.healing
+        chunk, base, healing = actor.unknown, actor.base, actor.state.healing
         self.doubtful = self.doubtful or reply.word == "UNKNOWN"
         if script in (Script.SHARDS_WIDEN, Script.SHARD_UNSEAL):
             raise_refused(reply, actor.opening)
@@ -196,7 +198,7 @@ class Writer(Outstanding):
         if reply.word in ("UNKNOWN", "REGRESS") or actor.base < base:
             self.losses += 1
             self.probe_all()  # what one actor finds, others should look for: they may have nothing to send
-        if actor.healing and not healing:
+        if actor.state.healing and not healing:
             self._tell(
                 EventKind.REGRESSED,
                 actor,
@@ -204,7 +206,7 @@ class Writer(Outstanding):
             )
         elif reply.word == "CLOSED":
             self._tell(EventKind.REOPENED, actor, "was silent and taken for gone, but its process lives: it goes on")
-        elif healing and not actor.healing:
+        elif healing and not actor.state.healing:
             self._tell(EventKind.HEALED, actor, "Redis has confirmed again what it had lost")
         gates = self.gates
         if script is not Script.SLOTS_MERGE or chunk is None or gates is None:
@@ -274,12 +276,12 @@ class Writer(Outstanding):
     def probe_all(self) -> None:
         """Every actor is to see whether Redis still has what it acknowledged."""
         for actor in self.actors():
-            actor.probe = holds(actor)
+            actor.state.on(ActorEvent.PROBE_WANTED if holds(actor) else ActorEvent.PROBE_OVER)
 
     def look_all(self) -> None:
         """Every actor is to see whether Redis still has its record, and that it is not behind."""
         for actor in self.actors():
-            actor.look = holds(actor)
+            actor.state.on(ActorEvent.LOOK_WANTED if holds(actor) else ActorEvent.LOOK_OVER)
 
     def unanswered(self, request: Request) -> None:
         """The connection broke or the time is over: what was sent may or may not have been applied."""
@@ -305,7 +307,7 @@ class Writer(Outstanding):
 
     def _drop(self, actor: Actor) -> None:
         """The actor is at its end: Redis has all of it, and its own state is let go of."""
-        if actor.uncertain:
+        if actor.state.outcome_unknown:
             self._doubt(actor, "its registry was lost while it was folded")
         self.buckets[actor.bucket].actors.remove(actor)
         self.drops += 1
@@ -319,10 +321,10 @@ class Writer(Outstanding):
         unproved = gone and actor.last_proved < actor.last_acknowledged + self.settings.reassert_window
         if unproved:
             actor.leave_refused(rest)
-        if actor.unsure and (gone or actor.behind) and (rest[0] or rest[1]):
+        if actor.state.journal_may_be_stale and (gone or actor.state.journal_behind) and (rest[0] or rest[1]):
             self._doubt(actor, "it was folded or cleaned up, and its journal may be older than its last flush")
             rest = ({}, {}, rest[2])
-        elif gone and actor.healing and (rest[0] or rest[1]):  # a late copy may have put it back before it was folded
+        elif gone and actor.state.healing and (rest[0] or rest[1]):  # a late copy may have put it back before
             self._doubt(actor, "its record was cleaned up before it had told again what a fail-over had taken back")
             rest = ({}, {}, rest[2])
         elif gone and actor.unknown is not None and len(actor.unknown):
@@ -372,5 +374,5 @@ class Writer(Outstanding):
         """True if some actor should be looked at for rotation, may end, or should ask what Redis has."""
         if any(len(bucket.actors) > 1 or bucket.due(now) for bucket in self.buckets):
             return True
-        asks = any(actor.probe and actor.phase is Phase.ACTIVE for actor in self.actors())
+        asks = any(actor.state.probe_due and actor.phase is Phase.ACTIVE for actor in self.actors())
         return asks or self.looks.due(self.actors(), now)
