@@ -68,12 +68,15 @@ class Actor:
     @property
     def clean(self) -> bool:
         """Nothing waits to be sent or answered."""
-        return self.unknown is None and not any(t.dirty or t.gated for t in self.tables)
+        plus, minus, shards = self.tables
+        waits = plus.dirty or plus.gated or minus.dirty or minus.gated or shards.dirty or shards.gated
+        return self.unknown is None and not waits
 
     @property
     def delivered(self) -> bool:
         """Clean, and nothing is kept because Redis refuses it."""
-        return self.clean and not any(t.refused for t in self.tables)
+        plus, minus, shards = self.tables
+        return self.clean and not (plus.refused or minus.refused or shards.refused)
 
     @property
     def phase(self) -> Phase:
@@ -121,7 +124,7 @@ class Actor:
         self.state.on(Event.LOOK_OVER)
         if self.has_all(raw):
             self.last_looked = now
-        elif self.phase is Phase.ACTIVE:
+        elif self.state.phase is Phase.ACTIVE:
             self.state.on(Event.PROBE_WANTED)
 
     def has_all(self, raw: object) -> bool:
@@ -143,7 +146,7 @@ class Actor:
 
     def retire(self) -> None:
         """Close and fold as soon as everything is across."""
-        if (self.phase is Phase.NEW and self.clean) or (self.phase is Phase.ACTIVE and self.delivered):
+        if (self.state.phase is Phase.NEW and self.clean) or (self.state.phase is Phase.ACTIVE and self.delivered):
             self.state.on(Event.RETIRED)
 
     def _open(self) -> Command:
@@ -201,7 +204,7 @@ class Actor:
     def void(self) -> None:
         """The last flush was answered with an error of Redis: it is not recorded, and need not be remembered."""
         chunk = self.unknown
-        if self.phase is Phase.ACTIVE and chunk is not None and self.opening is None:
+        if self.state.phase is Phase.ACTIVE and chunk is not None and self.opening is None:
             self.sent.forget(chunk.seq)
 
     # -- what an answer means
@@ -212,9 +215,9 @@ class Actor:
             sealed = self.sealed.pop(self.opening)  # if it is sealed again by now, the next flush is told so
             if not sealed.widened:
                 self.sealed[self.opening] = sealed._replace(widened=True)
-        elif self.phase in (Phase.NEW, Phase.REOPEN):
+        elif self.state.phase in (Phase.NEW, Phase.REOPEN):
             self._answer_open(reply)
-        elif self.phase is Phase.ACTIVE:
+        elif self.state.phase is Phase.ACTIVE:
             self._answer_flush(reply, now)
         elif reply.word == "UNKNOWN":
             # With the record, its "folded" is lost: telling again what is folded already would count it twice.
@@ -225,7 +228,7 @@ class Actor:
             self.state.on(Event.OPENED_AGAIN)
         elif reply.word != "OK":
             raise BadReply(f"{reply.word} came for an actor that ends")
-        elif self.phase is Phase.CLOSING:
+        elif self.state.phase is Phase.CLOSING:
             self.begin_folding(Event.CLOSED)
         else:
             del self.unfolded[len(self.unfolded) - len(self.folding) :]
@@ -291,8 +294,8 @@ class Actor:
         chunk.refused.update(refused)
         chunk.answered = True
         for table in self.tables:
-            if totals := chunk.applied(table.kind):
-                table.acknowledge(totals)
+            if chunk.totals[table.kind]:
+                table.acknowledge(chunk.applied(table.kind))
             table.passed = table.taken
         for (kind, key), text in refused.items():
             self.tables[kind].refused[key] = text

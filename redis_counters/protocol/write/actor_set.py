@@ -24,6 +24,7 @@ class ActorSet:
     __slots__ = (
         "actors",
         "busy",
+        "contents",
         "expiries",
         "failed",
         "mint",
@@ -70,6 +71,7 @@ class ActorSet:
                 table.gated |= before.gated
         self.actors.append(actor)
         self.tables: tuple[SlotTotals, SlotTotals, SlotTotals] = actor.tables
+        self.contents = [c for table in actor.tables for c in (table.total, table.gated)]  # all empty: it is unused
         self.plus = (actor.tables[0].total, actor.tables[0].dirty)  # what an increment by one touches
         self.window_start, self.taken_before = now, 0
 
@@ -102,7 +104,7 @@ class ActorSet:
             if (
                 idle > 0
                 and (many or self._old(now))
-                and current.phase is Phase.ACTIVE
+                and current.state.phase is Phase.ACTIVE
                 and len(self.actors) < MOST_ACTORS
             ):
                 self.begin(now)
@@ -134,7 +136,7 @@ class ActorSet:
         """
         window = self.settings.reassert_window
         return (
-            actor.phase is Phase.ACTIVE
+            actor.state.phase is Phase.ACTIVE
             and actor.last_proved < actor.last_acknowledged + window
             and now - actor.last_proved >= window / 2
         )
@@ -144,7 +146,7 @@ class ActorSet:
 
         An actor that ends is never the current one: what is counted even now would be lost with it.
         """
-        if self.current.phase is not Phase.NEW and self.current.delivered:
+        if self.current.state.phase is not Phase.NEW and self.current.delivered:
             self.begin(now)
         for actor in self.actors[:-1]:
             actor.retire()

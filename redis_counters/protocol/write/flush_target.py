@@ -37,11 +37,11 @@ class FlushTarget:
     def _is_placed(self) -> bool:
         writer = self.writer
         return writer.keys is not None and (
-            writer.batches > self.batch or (writer.batches == self.batch and not writer.unplaced)
+            writer.batches > self.batch or (writer.batches == self.batch and writer.placed == len(writer.batch))
         )
 
     def _mark(self) -> None:
-        self.positions = [(actor, [t.end for t in actor.tables]) for actor in self.writer.actors()]
+        self.positions = [(actor, [t.end for t in actor.tables]) for actor in self.writer.actors_in_use()]
 
     def reached(self) -> bool:
         """Once True, it stays so: what others count later does not concern this goal."""
@@ -49,7 +49,7 @@ class FlushTarget:
             if self.flushes is None and self._reached():
                 self.flushes = self.writer.flushes
             self.done = self.flushes is not None and (self.writer.durable or self.writer.confirmed >= self.flushes)
-        return self.done and all(orphan.told for orphan in self.orphans)
+        return self.done and (not self.orphans or all(orphan.told for orphan in self.orphans))
 
     def _reached(self) -> bool:
         if self.writer.keys is None:
@@ -59,7 +59,9 @@ class FlushTarget:
                 return False
             self._mark()
         gates = self.writer.gates
-        if not self._passed() or gates is None or gates.again or any(a.state.probe_due for a in self.writer.actors()):
+        if not self._passed() or gates is None or gates.again:
+            return False
+        if any(actor.state.probe_due for actor in self.writer.actors_in_use()):
             return False
         if self.losses != self.writer.losses:  # a fail-over: what had passed may have to pass again
             self.losses = self.writer.losses
@@ -84,8 +86,9 @@ class FlushTarget:
 
 
 def _has_passed(actor: Actor, positions: list[int]) -> bool:
-    if actor.phase is Phase.DONE:
+    if actor.state.phase is Phase.DONE:
         return True
     while actor.successor is not None:
         actor, positions = actor.successor, [0, 0, 0]
-    return all(t.has_passed(p) for t, p in zip(actor.tables, positions, strict=True))
+    plus, minus, shards = actor.tables
+    return plus.has_passed(positions[0]) and minus.has_passed(positions[1]) and shards.has_passed(positions[2])

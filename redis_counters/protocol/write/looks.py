@@ -44,4 +44,4 @@ class Looks:
 
 def holds(actor: Actor) -> bool:
     """True if it has acknowledged totals that could be lost."""
-    return actor.phase is Phase.ACTIVE and actor.base > 0
+    return actor.state.phase is Phase.ACTIVE and actor.base > 0

@@ -95,13 +95,20 @@ class Writer(Outstanding):
         self.drain_amounts()
         self.take_batch()
         self.round_open = True
-        for table in self._tables():
-            table.stop = ALL
+        self._stop_at(ALL)
         self.place_some()
         if self.accepted != self._accepted_before:
             self._accepted_before, self.looks.used_at = self.accepted, now
-        if self.looks.due(self.actors(), now):
-            self.looks.begin(self.actors(), now)
+        actors = self.actors_in_use()
+        if self.looks.due(actors, now):
+            self.looks.begin(actors, now)
+
+    def _stop_at(self, most: int) -> None:
+        """What is dirty now is for this round, up to that position; what comes later is for the next one."""
+        for bucket in self.buckets:
+            for actor in bucket.actors:
+                for table in actor.tables:
+                    table.stop = most or table.taken + len(table.dirty)
 
     def requeue_all(self) -> None:
         """After an exception in the middle of a round (out of a signal handler): what may be half done is done again.
@@ -130,24 +137,23 @@ class Writer(Outstanding):
             self.place(self.settings.max_batch)
         if not self.unplaced:
             self.round_open = False
-            for table in self._tables():
-                table.stop = table.end
+            self._stop_at(0)
             self.full = self.waiting() >= self.settings.max_pending
 
     def next_request(self, now: float) -> Request | None:
         """Return what to send next, of a bucket that waits for no answer; buckets take turns."""
-        count = len(self.buckets)
-        for step in range(count):
-            bucket = self.buckets[(self._turn + step) % count]
+        durable = self.durable
+        for bucket in self.buckets_in_use(self._turn):
             if bucket.busy or bucket.failed:
                 continue
-            if self.closing and self.durable:
+            if self.closing and durable:
                 bucket.close(now)
-            elif not self.closing and bucket.keep_house(now, may_end=self.durable):
+            elif not self.closing and bucket.keep_house(now, may_end=durable):
                 self.drops += 1  # a snapshot from before may have it under the old actor
                 self.epoch += 1
-            for actor in [actor for actor in bucket.actors if actor.phase is Phase.DONE]:
-                self._drop(actor)
+            for actor in list(bucket.actors):
+                if actor.state.phase is Phase.DONE:
+                    self._drop(actor)
             # The current actor and the ending ones take turns in being first, so that neither waits for ever.
             bucket.turn = not bucket.turn
             for actor in bucket.actors if bucket.turn else reversed(bucket.actors):
@@ -156,7 +162,7 @@ class Writer(Outstanding):
                 if command is not None:
                     bucket.busy = True
                     self.folds += command.script is Script.SLOTS_FOLD
-                    self._turn = (bucket.number + 1) % count
+                    self._turn = (bucket.number + 1) % len(self.buckets)
                     return Request(actor, command)
         return None
 
@@ -185,7 +191,7 @@ class Writer(Outstanding):
             self._fail(request, error)
             return
         bucket.busy = False
-        if actor.phase is Phase.DONE:
+        if actor.state.phase is Phase.DONE:
             self._drop(actor)
         self.epoch += 1
 
@@ -233,8 +239,8 @@ class Writer(Outstanding):
             self.frequent.flushed(chunk.totals)
         for key0, shards in chunk.totals[SlotKind.SHARDS].items():
             gates.answered(key0, shards, actor.tables[SlotKind.SHARDS].refused.get(key0))
-        for table in actor.tables:
-            self.errors.extend(refusal(k, table.refused[k]) for k in actor.refused_now if k in table.refused)
+        for key in actor.refused_now:
+            self.errors.extend(refusal(key, table.refused[key]) for table in actor.tables if key in table.refused)
 
     def _unseal(self, actor: Actor, key: bytes, id: bytes, gates: ShardPublication) -> None:
         """The shard takes no counts, for its counter was given fewer: shard 0 is told of it, then it is unsealed."""
@@ -275,12 +281,12 @@ class Writer(Outstanding):
 
     def probe_all(self) -> None:
         """Every actor is to see whether Redis still has what it acknowledged."""
-        for actor in self.actors():
+        for actor in self.actors_in_use():
             actor.state.on(ActorEvent.PROBE_WANTED if holds(actor) else ActorEvent.PROBE_OVER)
 
     def look_all(self) -> None:
         """Every actor is to see whether Redis still has its record, and that it is not behind."""
-        for actor in self.actors():
+        for actor in self.actors_in_use():
             actor.state.on(ActorEvent.LOOK_WANTED if holds(actor) else ActorEvent.LOOK_OVER)
 
     def unanswered(self, request: Request) -> None:
@@ -355,7 +361,7 @@ class Writer(Outstanding):
     def clean(self) -> bool:
         """Nothing waits to be sent now."""
         waits = self.interrupted_round or self.buffer or self.unabsorbed or any(self.early)
-        return not waits and all(a.clean for a in self.actors())
+        return not waits and all(actor.clean for actor in self.actors_in_use())
 
     @property
     def closed(self) -> bool:
@@ -365,14 +371,15 @@ class Writer(Outstanding):
             and self.durable
             and all(
                 not actor.delivered or (actor is bucket.current and actor.phase is Phase.NEW)
-                for bucket in self.buckets
+                for bucket in self.buckets_in_use()
                 for actor in bucket.actors
             )
         )
 
     def house_due(self, now: float) -> bool:
         """True if some actor should be looked at for rotation, may end, or should ask what Redis has."""
-        if any(len(bucket.actors) > 1 or bucket.due(now) for bucket in self.buckets):
+        if any(len(bucket.actors) > 1 or bucket.due(now) for bucket in self.buckets_in_use()):
             return True
-        asks = any(actor.state.probe_due and actor.phase is Phase.ACTIVE for actor in self.actors())
-        return asks or self.looks.due(self.actors(), now)
+        actors = self.actors_in_use()
+        asks = any(actor.state.probe_due and actor.state.phase is Phase.ACTIVE for actor in actors)
+        return asks or self.looks.due(actors, now)
