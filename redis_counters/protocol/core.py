@@ -7,7 +7,10 @@ from collections.abc import Callable, Iterator
 from redis_counters.crdt.sum_fields import INT64_MAX
 from redis_counters.errors import CounterError, NotRecorded, Overflow, SchemaMismatch, quoted, without_traceback
 from redis_counters.events import Event, EventKind, Observer
-from redis_counters.protocol.journal.recovery import Orphan, revive, told
+from redis_counters.protocol.flush.round import Steps, run_flush
+from redis_counters.protocol.flush.target import FlushTarget
+from redis_counters.protocol.journal.recorder import Recorder
+from redis_counters.protocol.journal.recovery import Orphan, revive
 from redis_counters.protocol.read.fetch import Reads
 from redis_counters.protocol.stats import Stats
 from redis_counters.protocol.upkeep.schedule import Housekeeping
@@ -16,8 +19,6 @@ from redis_counters.protocol.wire.shard_counts import AUTO, Auto, check_shards
 from redis_counters.protocol.wire.values import Name, name_bytes, signed_amount
 from redis_counters.protocol.write.buffer import Buffer
 from redis_counters.protocol.write.expiries import Expiries, Expiry, Moment, future_milliseconds
-from redis_counters.protocol.write.flush_target import FlushTarget
-from redis_counters.protocol.write.round import Steps, run_flush
 from redis_counters.protocol.write.writer import Writer
 
 MOST_BUFFERED = 50_000  # increments that may lie in the buffer while a round takes longer than the interval
@@ -67,6 +68,8 @@ class Core:
         if self.display is not None:
             self.settings = self.settings._replace(display=self.display().encode("utf-8", "replace")[:200])
         self.writer = Writer(self.settings, self.buffer, self.mint)
+        journal = self.settings.journal is not None
+        self.recorder = Recorder(self.writer, strict=self.settings.journal_always) if journal else None
         self.writer.expiries = self.expiries
         self.expiries.change(self.expiries.known)
         self.orphans: list[Orphan] = []  # journals of processes that are gone, to be told too
@@ -133,24 +136,38 @@ class Core:
 
     def round(self) -> Steps:
         """Return one round of flushing, to be driven."""
-        return self._round_with_orphans() if self.orphans else run_flush(self.writer, self.clock)
+        own = run_flush(self.writer, self.clock, self.recorder)
+        return self._round_with_orphans(own) if self.orphans else own
 
-    def _round_with_orphans(self) -> Steps:
-        yield from run_flush(self.writer, self.clock)
+    def _round_with_orphans(self, own: Steps) -> Steps:
+        yield from own
         keys = self.writer.keys
         assert keys is not None
         for orphan in list(self.orphans):
             if orphan.over:
                 continue
             try:
-                if orphan.writer is None:
-                    orphan.writer = revive(orphan.stored, self.settings, keys, self.mint, self.clock())
+                if orphan.recorder is None:
+                    orphan.recorder = revive(orphan.stored, self.settings, keys, self.mint, self.clock())
             except SchemaMismatch as error:
                 orphan.given_up = True
                 self.report(EventKind.REFUSED, f"journal {orphan.shown} cannot be told, and is left alone: {error}")
                 continue
             orphan.look(self.clock(), closing=self.writer.closing)
-            yield from told(orphan.writer, run_flush(orphan.writer, self.clock), self.writer)
+            yield from self._round_of(orphan.recorder)
+
+    def _round_of(self, recorder: Recorder) -> Steps:
+        """One round of an orphan; its events, errors and figures count as the client's own."""
+        writer, into = recorder.writer, self.writer
+        uncertain = writer.uncertain
+        try:
+            yield from run_flush(writer, self.clock, recorder)
+        finally:
+            into.events += writer.events
+            writer.events = []
+            into.errors += writer.errors
+            writer.errors = []
+            into.uncertain += writer.uncertain - uncertain
 
     def failed(self, error: CounterError, cause: BaseException | None = None) -> None:
         """A round did not go through. What answers next may be another server, with an older state."""

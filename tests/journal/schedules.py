@@ -12,12 +12,12 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
+from redis_counters.protocol.flush.round import TELLING
 from redis_counters.protocol.journal.changes import Stored
-from redis_counters.protocol.journal.recorder import head_of
+from redis_counters.protocol.journal.recorder import Recorder, head_of
 from redis_counters.protocol.journal.recovery import Orphan, revive
 from redis_counters.protocol.wire.settings import Settings
 from redis_counters.protocol.write.buffer import Buffer
-from redis_counters.protocol.write.round import TELLING
 from redis_counters.protocol.write.states import Phase
 from redis_counters.protocol.write.writer import Request, Writer
 from tests.journal.adversary import NAMES, Client, Outcome, Schedule
@@ -30,6 +30,11 @@ class Process(Client):
     stored: Stored = field(default_factory=lambda: Stored(b"t", b"main", always=False))
     recorded: dict[bytes, int] = field(default_factory=dict)
     orphan: Orphan | None = None  # that it tells
+    recorder: Recorder = field(init=False)
+
+    def __post_init__(self) -> None:
+        of_orphan = self.orphan.recorder if self.orphan is not None else None
+        self.recorder = of_orphan or Recorder(self.writer, strict=self.stored.always)
 
     def count(self, name: bytes, amount: int) -> None:
         if self.stored.always:
@@ -90,16 +95,14 @@ class JournalSchedule(Schedule):
 
     def _may_send(self, client: Client, request: Request) -> bool:
         assert isinstance(client, Process)
-        recorder = client.writer.recorder
-        assert recorder is not None
+        recorder = client.recorder
         if request.command.script not in TELLING or self._record(client) or not recorder.holds(request.actor):
             return True
         client.writer.unrecorded(request)
         return False
 
     def _record(self, process: Process) -> bool:
-        recorder = process.writer.recorder
-        assert recorder is not None
+        recorder = process.recorder
         changes = recorder.take()
         if changes is not None and self.failing:
             kept = self.rng.random() < 0.2  # and nobody knows
@@ -125,16 +128,15 @@ class JournalSchedule(Schedule):
         self.clients.remove(process)
         settings = process.writer.settings
         stored = process.stored
-        writer = revive(deepcopy(stored), settings, self.server.keys, self.mint, self.now)
-        self._check_whole(writer, stored)
-        self.clients.append(Process(writer, stored=stored, orphan=Orphan(stored, "journal", writer)))
+        recorder = revive(deepcopy(stored), settings, self.server.keys, self.mint, self.now)
+        self._check_whole(recorder, stored)
+        orphan = Orphan(stored, "journal", recorder)
+        self.clients.append(Process(recorder.writer, stored=stored, orphan=orphan))
         if process.orphan is None:
             self.clients.append(self._process(settings))
 
-    def _check_whole(self, writer: Writer, stored: Stored) -> None:
+    def _check_whole(self, recorder: Recorder, stored: Stored) -> None:
         """What was revived is what the journal held."""
-        recorder = writer.recorder
-        assert recorder is not None
         for actor, number in recorder.numbers.items():
             if number not in stored.actors:
                 continue

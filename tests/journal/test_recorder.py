@@ -26,8 +26,7 @@ mint.count = 0  # type: ignore[attr-defined]
 def made(**options: object) -> tuple[Writer, Recorder, Stored]:
     settings = make_settings(**{"journal": "memory", "buckets": 1, **options})  # type: ignore[arg-type]
     writer = Writer(settings, Buffer(), mint)
-    assert writer.recorder is not None
-    return writer, writer.recorder, Stored(b"rc", b"main", always=False)
+    return writer, Recorder(writer, strict=settings.journal_always), Stored(b"rc", b"main", always=False)
 
 
 def count(writer: Writer, name: bytes, amount: int) -> None:
@@ -140,7 +139,7 @@ def test_the_unanswered_goes_along_after_a_restart() -> None:
     assert keep(recorder, stored)
     count(writer, b"w", 1)
     assert keep(recorder, stored)
-    again = revive(stored, make_settings(journal="memory", buckets=1, max_batch=1), KEYS, mint, 100.0)
+    again = revive(stored, make_settings(journal="memory", buckets=1, max_batch=1), KEYS, mint, 100.0).writer
     opened(again)
     again.new_round()
     flush = again.next_request(100.0)

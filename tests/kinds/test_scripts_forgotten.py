@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from redis_counters.protocol.write.round import WINDOW
+from redis_counters.protocol.flush.round import WINDOW
 from tests.faces.either import FACES, Either, client_of, closed, commandstats, once, reset_stats, truth
 from tests.servers import Kind, RealServer
 

@@ -12,11 +12,11 @@ import redis
 from redis_counters.crdt.slotmap import parse
 from redis_counters.drivers.redis_py.errors import error_reply
 from redis_counters.drivers.redis_py.wire import words
+from redis_counters.protocol.flush.round import SendStep, run_flush
 from redis_counters.protocol.wire.commands import Command, Script
 from redis_counters.protocol.wire.keys import KeySpace
 from redis_counters.protocol.wire.settings import make_settings
 from redis_counters.protocol.write.buffer import Buffer
-from redis_counters.protocol.write.round import SendStep, run_flush
 from redis_counters.protocol.write.writer import Request, Writer
 
 MOST_REQUESTS = 200  # of a round: one that takes more has no end

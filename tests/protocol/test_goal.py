@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redis_counters.protocol.write.flush_target import FlushTarget
+from redis_counters.protocol.flush.target import FlushTarget
 from tests.faces.either import truth
 from tests.protocol.by_hand import ByHand
 from tests.servers import RealServer

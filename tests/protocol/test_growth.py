@@ -10,11 +10,11 @@ import pytest
 
 from redis_counters.events import EventKind
 from redis_counters.protocol.core import Core
+from redis_counters.protocol.flush.round import RecordStep, SendStep
 from redis_counters.protocol.upkeep.auto_shards import LOOKERS, WINDOWS, Growth, most_shards, shards_for
 from redis_counters.protocol.wire.commands import Script
 from redis_counters.protocol.wire.settings import make_settings
 from redis_counters.protocol.write.frequent import MOST_WATCHED, PERIOD
-from redis_counters.protocol.write.round import RecordStep, SendStep
 from tests.simulation.server import LuaServer
 
 INTERVAL = 0.1

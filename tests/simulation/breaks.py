@@ -221,20 +221,20 @@ CLIENT = (  # one line each, to be read as a table
     ),
     Break(
         "what one server of a cluster has not answered was not applied",
-        "write.round:_send_all",
+        "flush.round:_send_all",
         "writer.lost(request, raw.error)",
         "(request.actor.void(), writer.lost(request, raw.error))",
     ),
     Break(
         "what one server of a cluster has not answered stays on its way",
-        "write.round:_send_all",
+        "flush.round:_send_all",
         "writer.lost(request, raw.error)",
         "pass",
     ),
     Break(
-        "what is on its way when a round is cut stays so", "write.round:_send_all", "writer.unanswered(request)", "pass"
+        "what is on its way when a round is cut stays so", "flush.round:_send_all", "writer.unanswered(request)", "pass"
     ),
-    Break("a script that is not known is an error", "write.round:_send_all", 'raw.code == "NOSCRIPT"', "False"),
+    Break("a script that is not known is an error", "flush.round:_send_all", 'raw.code == "NOSCRIPT"', "False"),
     Break(
         "a journal's actors end at once",
         "journal.recovery:Orphan.look",

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from redis_counters.errors import CounterError, Unavailable
 from redis_counters.events import EventKind
 from redis_counters.protocol.core import Core
+from redis_counters.protocol.flush.round import RecordStep, SendStep, Steps
+from redis_counters.protocol.flush.target import FlushTarget
 from redis_counters.protocol.journal.recovery import Orphan
 from redis_counters.protocol.wire.commands import Argument, Command, ErrorReply, NoAnswer, Script
 from redis_counters.protocol.wire.settings import make_settings
 from redis_counters.protocol.write.buffer import Buffer
-from redis_counters.protocol.write.flush_target import FlushTarget
-from redis_counters.protocol.write.round import RecordStep, SendStep, Steps
 from redis_counters.protocol.write.slot_totals import SlotKind
 from tests.simulation.connections import Connections
 from tests.simulation.ledger import Account, Violation

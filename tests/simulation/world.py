@@ -105,10 +105,10 @@ class World:
         teller.journal.recorded, teller.journal.has_failed = killed.journal.recorded, killed.journal.has_failed
         teller.of_a_closing_one = killed.closing or killed.of_a_closing_one
         core = teller.core
-        writer = revive(deepcopy(killed.journal.stored), core.settings, self.space, teller.mint, self.now)
-        teller.orphan = Orphan(killed.journal.stored, "journal", writer)
-        core.writer = writer
-        core.reads = Reads(writer, core.clock, core.wall, core.chance)
+        recorder = revive(deepcopy(killed.journal.stored), core.settings, self.space, teller.mint, self.now)
+        teller.orphan = Orphan(killed.journal.stored, "journal", recorder)
+        core.writer, core.recorder = recorder.writer, recorder
+        core.reads = Reads(recorder.writer, core.clock, core.wall, core.chance)
         self.all.append(teller)
         self.processes.append(teller)
 

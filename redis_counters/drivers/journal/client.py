@@ -62,7 +62,7 @@ class Journal:
 
     def unknown(self) -> None:
         """Whoever wrote, if somebody did, will never say how it went."""
-        for recorder in (self.core.writer.recorder, *(o.writer.recorder for o in self.core.orphans if o.writer)):
+        for recorder in (self.core.recorder, *(orphan.recorder for orphan in self.core.orphans)):
             if recorder is not None:
                 recorder.put_back(unknown=True)
 
@@ -105,7 +105,7 @@ class Journal:
     def append(self, name: Name, amount: int) -> None:
         """One call is recorded by itself, before it is counted. Raises NotRecorded. The core is the caller's."""
         writer = self.core.writer
-        recorder = writer.recorder
+        recorder = self.core.recorder
         assert recorder is not None
         file: JournalFile | None = None
         try:
@@ -127,7 +127,7 @@ class Journal:
 
     def _find(self, recorder: Recorder) -> JournalFile | None:
         for orphan, file in self.orphans:
-            if orphan.writer is not None and orphan.writer.recorder is recorder:
+            if orphan.recorder is recorder:
                 return file
         return self.files.get(recorder)
 
@@ -211,8 +211,7 @@ class Journal:
         """Return the files that are not needed any more, to be removed; what Redis refuses stays in its journal."""
         core = self.core
         for orphan in core.orphans:
-            recorder = orphan.writer.recorder if orphan.writer is not None else None
-            file = self._find(recorder) if recorder is not None else None
+            file = self._find(orphan.recorder) if orphan.recorder is not None else None
             if orphan.empty and file is not None:
                 self.empty.append(file)
                 self._forget(file)
@@ -225,7 +224,7 @@ class Journal:
         """Nothing is recorded any more: journals that are needed are left for whoever comes next, others removed."""
         self.closed = True
         writer = self.core.writer
-        own = self.files.get(writer.recorder) if writer.recorder is not None else None
+        own = self.files.get(self.core.recorder) if self.core.recorder is not None else None
         if own is not None and writer.closed and not writer.refusals():
             self._forget(own)
             self.empty.append(own)

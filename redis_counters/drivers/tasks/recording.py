@@ -41,7 +41,7 @@ class Recording:
 
     async def own(self) -> bool:
         """What this client has counted is in its journal. False if it cannot be written at present."""
-        recorder = self.core.writer.recorder
+        recorder = self.core.recorder
         return recorder is not None and await self.record(recorder)
 
     async def record(self, recorder: Recorder) -> bool:

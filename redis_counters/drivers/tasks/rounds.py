@@ -17,7 +17,7 @@ from redis_counters.drivers.transport import AwaitedTransport
 from redis_counters.errors import Refused, Unavailable, UsageError
 from redis_counters.events import publish
 from redis_counters.protocol.core import Core
-from redis_counters.protocol.write.round import RecordStep, SendStep, Steps
+from redis_counters.protocol.flush.round import RecordStep, SendStep, Steps
 
 if TYPE_CHECKING:
     from redis_counters.drivers.tasks.keyed import KeyedTasks

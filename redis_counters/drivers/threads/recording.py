@@ -40,7 +40,7 @@ class Recording:
 
     def own(self) -> bool:
         """What this client has counted is in its journal. False if it cannot be written at present."""
-        recorder = self.core.writer.recorder
+        recorder = self.core.recorder
         return recorder is not None and self.record(recorder)
 
     def record(self, recorder: Recorder) -> bool:

@@ -6,12 +6,13 @@ stores them in memory, and so has a process that is killed and started again:
 
     settings = make_settings(journal="memory")           # any text: the protocol only asks whether there is one
     stored = Stored(b"rc", b"main", always=False)
-    changes = writer.recorder.take()                     # at each `Record` step of a round, and whenever it likes
+    recorder = Recorder(writer, strict=False)
+    changes = recorder.take()                            # at each `Record` step of a round, and whenever it likes
     if changes is not None:
-        stored.apply(changes)                            # or not: writer.recorder.put_back(), and the step gets False
-        writer.recorder.kept()
+        stored.apply(changes)                            # or not: recorder.put_back(), and the step gets False
+        recorder.kept()
     ...                                                  # the process is killed
-    writer = revive(stored, settings, keys, mint, now)   # and its orphan told, by the usual rounds
+    recorder = revive(stored, settings, keys, mint, now) # and all of its writer is sent, by the usual rounds
 
 A call that is recorded by itself (mode ``always``): ``stored.calls[n] = (name, amount)`` with a growing n; then
 ``writer.calls = n``, and it is counted.
@@ -29,16 +30,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from redis_counters.protocol.journal.changes import Changes, Head, Slot
 from redis_counters.protocol.write.actor import Actor
 from redis_counters.protocol.write.flushes import Totals
 from redis_counters.protocol.write.slot_totals import SlotKind, SlotTotals
 from redis_counters.protocol.write.states import Phase
-
-if TYPE_CHECKING:
-    from redis_counters.protocol.write.writer import Writer
+from redis_counters.protocol.write.writer import Writer
 
 
 class Seen(NamedTuple):

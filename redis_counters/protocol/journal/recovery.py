@@ -12,13 +12,12 @@ from dataclasses import dataclass
 
 from redis_counters.errors import SchemaMismatch
 from redis_counters.protocol.journal.changes import Stored, StoredActor
-from redis_counters.protocol.journal.recorder import Seen
+from redis_counters.protocol.journal.recorder import Recorder, Seen
 from redis_counters.protocol.wire.keys import KeySpace, name_of, shard_of
 from redis_counters.protocol.wire.settings import Settings
 from redis_counters.protocol.write.actor import Actor
 from redis_counters.protocol.write.buffer import Buffer
 from redis_counters.protocol.write.flushes import Chunk
-from redis_counters.protocol.write.round import Steps
 from redis_counters.protocol.write.slot_totals import SlotKind
 from redis_counters.protocol.write.states import ActorState, Event, Phase
 from redis_counters.protocol.write.writer import Writer
@@ -30,8 +29,13 @@ class Orphan:
 
     stored: Stored
     shown: str
-    writer: Writer | None = None
+    recorder: Recorder | None = None  # of the writer that has all of it, once there is one
     given_up: bool = False
+
+    @property
+    def writer(self) -> Writer | None:
+        """Return what sends all of it."""
+        return None if self.recorder is None else self.recorder.writer
 
     @property
     def told(self) -> bool:
@@ -64,10 +68,10 @@ class Orphan:
         return self.writer is not None and self.writer.closed and not self.writer.refusals()
 
 
-def revive(stored: Stored, settings: Settings, keys: KeySpace, mint: Callable[[], str], now: float) -> Writer:
-    """Return a writer that holds all of a journal.
+def revive(stored: Stored, settings: Settings, keys: KeySpace, mint: Callable[[], str], now: float) -> Recorder:
+    """Return the recorder of a writer that holds all of a journal. It goes on where the journal stands.
 
-    Its recorder goes on where the journal stands. Raises SchemaMismatch if the keys are others by now.
+    Raises SchemaMismatch if the keys are others by now.
     """
     if stored.buckets not in (None, keys.buckets):
         raise SchemaMismatch(
@@ -94,8 +98,7 @@ def revive(stored: Stored, settings: Settings, keys: KeySpace, mint: Callable[[]
         first, last = (flushes[0], flushes[-1]) if flushes else (actor.seq + 1, actor.seq)
         seen[actor] = Seen(kept.head, first, last, 0)
         numbers[actor] = number
-    recorder = writer.recorder
-    assert recorder is not None
+    recorder = Recorder(writer, strict=stored.always)
     recorder.resume(seen, numbers, early=bool(stored.early), buckets=stored.buckets)
     for actor in seen:
         _gate(writer, actor)
@@ -106,7 +109,7 @@ def revive(stored: Stored, settings: Settings, keys: KeySpace, mint: Callable[[]
     writer.calls = max(stored.calls, default=0)
     if stored.early or stored.calls:
         writer.mark_moved()
-    return writer
+    return recorder
 
 
 def _actor(kept: StoredActor, actor: Actor, *, may_be_stale: bool) -> Actor:
@@ -165,16 +168,3 @@ def _gate(writer: Writer, actor: Actor) -> None:
                 del table.dirty[key]  # else it counts as let through
                 if not writer.gates.publish(name_of(key), shard + 1, actor.bucket, key):
                     table.dirty[key] = None
-
-
-def told(writer: Writer, steps: Steps, into: Writer) -> Steps:
-    """One round of an orphan; what happens is told with the client's own events, errors and figures."""
-    uncertain = writer.uncertain
-    try:
-        yield from steps
-    finally:
-        into.events += writer.events
-        writer.events = []
-        into.errors += writer.errors
-        writer.errors = []
-        into.uncertain += writer.uncertain - uncertain

@@ -1,1 +1,1 @@
-"""From `incr()` to the flush: the buffer, totals per slot, actors, and one round of flushing."""
+"""From `incr()` to the flush: the buffer, totals per slot, actors, and what each sends next."""

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from redis_counters.errors import CounterError, NotRecorded, quoted
 from redis_counters.events import Event, EventKind
-from redis_counters.protocol.journal.recorder import Recorder
 from redis_counters.protocol.wire.commands import CONTRACTS, Command, ErrorReply, Script
 from redis_counters.protocol.wire.durability import confirm, shortfall
 from redis_counters.protocol.wire.keys import name_of, shard_of
@@ -64,8 +63,6 @@ class Writer(Outstanding):
         self.round_open = False  # the round's batch has not all its places yet
         self.full = False  # as many names wait as are allowed to
         self._turn = 0
-        journal = settings.journal is not None
-        self.recorder = Recorder(self, strict=settings.journal_always) if journal else None
 
     def absorb(self) -> None:
         """As `drain`; also sees whether the buffer is full. Cost: also O(buckets)."""

@@ -12,11 +12,11 @@ from redis_counters.crdt.regional import RegionalShard, parse_fields
 from redis_counters.errors import Unavailable
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.exchange.change_index import is_note, names_in
+from redis_counters.protocol.flush.round import RecordStep, SendStep
 from redis_counters.protocol.read.sums import added_up
 from redis_counters.protocol.wire.commands import Command, ErrorReply, Script
 from redis_counters.protocol.wire.keys import KeySpace, name_of, shard_of
 from redis_counters.protocol.wire.settings import make_settings
-from redis_counters.protocol.write.round import RecordStep, SendStep
 from tests.simulation.hashes import Value
 from tests.simulation.plan import BUCKETS, WINDOW
 from tests.simulation.regions.sorted_sets import RegionalDatabase, SortedSet

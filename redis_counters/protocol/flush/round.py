@@ -35,7 +35,7 @@ RECEIVE = ReceiveStep()
 
 
 class RecordStep(NamedTuple):
-    """Keep in the journal what changed (only of a writer that has one). The answer: whether that went well."""
+    """Keep in the journal what changed (only where there is one). The answer: whether that went well."""
 
     recorder: Recorder
 
@@ -45,7 +45,7 @@ Steps = Generator[SendStep | ReceiveStep | RecordStep, object, None]
 TELLING = (Script.SLOTS_MERGE, Script.SLOTS_FOLD)  # what the journal has to know of first
 
 
-def run_flush(writer: Writer, clock: Callable[[], float]) -> Steps:
+def run_flush(writer: Writer, clock: Callable[[], float], recorder: Recorder | None = None) -> Steps:
     """Send what there is, until nothing is left that can be sent; failed buckets wait for the next round.
 
     A script that Redis does not know is repaired alone: of the commands on their way only those that did not run are
@@ -54,7 +54,7 @@ def run_flush(writer: Writer, clock: Callable[[], float]) -> Steps:
     if writer.interrupted_round:
         writer.requeue_all()
     try:
-        yield from _send_all(writer, clock)
+        yield from _send_all(writer, clock, recorder)
     except (CounterError, GeneratorExit):
         raise
     except BaseException:  # of a signal handler, in the middle of something
@@ -62,11 +62,10 @@ def run_flush(writer: Writer, clock: Callable[[], float]) -> Steps:
         raise
 
 
-def _send_all(writer: Writer, clock: Callable[[], float]) -> Steps:
+def _send_all(writer: Writer, clock: Callable[[], float], recorder: Recorder | None) -> Steps:
     if writer.keys is None:
         yield from _settle(writer, clock)
     writer.new_round(clock())
-    recorder = writer.recorder
     in_flight: deque[Request] = deque()
     denied: list[tuple[Request, object]] = []  # by answers that do not say which command was denied
     try:
