@@ -105,11 +105,11 @@ def settle_flush(core: Core, reached: bool, limit: float, *, closed: bool, only:
         raise unavailable(core, "the client was closed before all was applied", over=True)
     if not reached:
         raise unavailable(core, f"not all was applied within {round(limit, 2):g} s", over=False)
-    refusals = [each for each in core.writer.refusals() if only is None or each.counter in (None, only)]
+    refusals = [each for each in core.writer.outstanding.refusals() if only is None or each.counter in (None, only)]
     if refusals:
         first = refusals[0]
         if isinstance(first, Overflow) and first.counter is not None:
-            del core.writer.overflowed[first.counter]  # told, and not kept: the next flush tells of the next one
+            del core.writer.router.overflowed[first.counter]  # told, and not kept: the next flush tells of the next one
             raise first
         raise with_outcome(first, Outcome.KEPT)
 
@@ -117,8 +117,8 @@ def settle_flush(core: Core, reached: bool, limit: float, *, closed: bool, only:
 def settle_close(core: Core, limit: float, refusal: Refused | None) -> None:
     """Raise what close() has to raise after its time, or nothing; what is lost is logged, a line per counter."""
     core.housekeeping.abandoned()  # what its janitor has done so far is told
-    refusals = core.writer.refusals()
-    if not core.writer.clean and core.writer.waiting():  # else only a question had no answer
+    refusals = core.writer.outstanding.refusals()
+    if not core.writer.clean and core.writer.outstanding.waiting():  # else only a question had no answer
         error = unavailable(core, f"closed before all was applied, after {round(limit, 2):g} s", over=True)
         not_delivered(core, "when closed")
         raise error if refusal is None else with_outcome(refusal, error.outcome)
@@ -138,7 +138,7 @@ def not_delivered(core: Core, when: str) -> None:
     """What is lost is reported, counter by counter; what the journal has is not lost."""
     if core.left_in_journal:
         return
-    for name, amount in core.writer.pending().items():
+    for name, amount in core.writer.outstanding.pending().items():
         core.undelivered += 1
         core.report(
             EventKind.NOT_DELIVERED, f"counter {quoted(name)}: {amount} not known to be in Redis {when}", name, amount
@@ -167,7 +167,7 @@ def unavailable(core: Core, what: str, *, over: bool) -> Unavailable:
         outcome, then = Outcome.KEPT, "kept in the journal, for the next client with it"
     else:
         outcome, then = Outcome.UNKNOWN, "not sent any more"
-    pending = core.writer.pending()
+    pending = core.writer.outstanding.pending()
     if pending or core.writer.shortfall is None:
         error = with_outcome(Unavailable(f"{what}{reason}; {then}", pending=pending), outcome)
     else:

@@ -70,13 +70,13 @@ class Core:
         self.writer = Writer(self.settings, self.buffer, self.mint)
         journal = self.settings.journal is not None
         self.recorder = Recorder(self.writer, strict=self.settings.journal_always) if journal else None
-        self.writer.expiries = self.expiries
+        self.writer.router.expiries = self.expiries
         self.expiries.change(self.expiries.known)
         self.orphans: list[Orphan] = []  # journals of processes that are gone, to be told too
         for name, shards in self.known_shards.items():  # what handles asked for holds in the child too
-            self.writer.shards.ask(name, shards)
+            self.writer.router.shards.ask(name, shards)
         for name in self.auto:
-            self.writer.shards.ask(name, AUTO)
+            self.writer.router.shards.ask(name, AUTO)
         self.reads = Reads(self.writer, self.clock, self.wall, self.chance, grouped=self.grouped)
         self.housekeeping = Housekeeping(self.reads, self.clock, self.chance)
 
@@ -93,7 +93,7 @@ class Core:
     def count(self, name: Name, amount: int) -> None:
         """The amount is in the totals, past the buffer."""
         self.buffer.amounts.append((name, amount))
-        self.writer.drain()
+        self.writer.accumulator.drain()
 
     def add_large(self, name: Name, amount: int) -> None:
         """The amount is counted, or refused: Overflow, and nothing has changed."""
@@ -103,8 +103,8 @@ class Core:
     def check_room(self, name: Name, amount: int) -> None:
         """Raises Overflow if the own slot has no room for that."""
         raw = name_bytes(name)
-        self.writer.drain()
-        if abs(signed_amount(amount, name)) > self.writer.room(raw, amount):
+        self.writer.accumulator.drain()
+        if abs(signed_amount(amount, name)) > self.writer.router.room(raw, amount):
             sort = "increments" if amount > 0 else "decrements"
             raise Overflow(
                 f"counter {quoted(raw)}: {abs(amount)} more {sort} would leave the range of a slot, "
@@ -122,15 +122,15 @@ class Core:
             expiry = self.expiries.ask(name, at)
         if shards == AUTO:
             self.auto.add(name)
-            self.writer.shards.ask(name, AUTO)
+            self.writer.router.shards.ask(name, AUTO)
         elif shards is not None:
             self.known_shards[name] = max(check_shards("shards", shards), self.known_shards.get(name, 1))
-            self.writer.shards.ask(name, shards)
+            self.writer.router.shards.ask(name, shards)
         return expiry
 
     def _counts(self, name: bytes) -> bool:
-        self.writer.drain()
-        return self.writer.owns(name)
+        self.writer.accumulator.drain()
+        return self.writer.router.owns(name)
 
     # -- flushing
 
@@ -141,7 +141,7 @@ class Core:
 
     def _round_with_orphans(self, own: Steps) -> Steps:
         yield from own
-        keys = self.writer.keys
+        keys = self.writer.router.keys
         assert keys is not None
         for orphan in list(self.orphans):
             if orphan.over:
@@ -220,15 +220,15 @@ class Core:
 
     def begin_flush(self) -> FlushTarget | None:
         """Return what a flush has to wait for, None if there is nothing; what was refused is tried once more."""
-        self.writer.drain_amounts()
-        self.writer.retry_refused()
+        self.writer.accumulator.drain_amounts()
+        self.writer.outstanding.retry_refused()
         goal = FlushTarget(self.writer, self.orphans)
-        return None if goal.reached() and not self.writer.overflowed else goal
+        return None if goal.reached() and not self.writer.router.overflowed else goal
 
     def begin_close(self) -> None:
         """From the next round on, every actor that has all of it across is closed and folded."""
-        self.writer.drain()
-        self.writer.retry_refused()
+        self.writer.accumulator.drain()
+        self.writer.outstanding.retry_refused()
         self.writer.closing = True
 
     @property
@@ -259,19 +259,19 @@ class Core:
     def squeezes(self, name: Name, amount: int) -> bool:
         """Whether counting that takes no more memory, and fits."""
         writer, raw = self.writer, name_bytes(name)
-        writer.drain()
-        return writer.holds(raw) and abs(amount) <= writer.room(raw, amount)
+        writer.accumulator.drain()
+        return writer.router.is_pending(raw) and abs(amount) <= writer.router.room(raw, amount)
 
     def stats(self) -> Stats:
         """Return the figures at this time. Cost: O(buckets)."""
         writer = self.writer
-        writer.drain()
+        writer.accumulator.drain()
         return Stats(
-            accepted=writer.accepted,
+            accepted=writer.accumulator.accepted,
             flushed=writer.flushed,
             flushes=writer.flushes,
-            pending=writer.waiting(),
-            slots=sum(actor.slots for actor in writer.actors()),
+            pending=writer.outstanding.waiting(),
+            slots=sum(actor.slots for actor in writer.router.actors()),
             snapshots=self.reads.snapshots,
             failures=self.failures,
             journal_failures=self.journal_failures,

@@ -102,8 +102,8 @@ class Client:
 
     def count(self, name: bytes, amount: int) -> None:
         self.issued[name] = self.issued.get(name, 0) + amount
-        self.writer.buffer.amounts.append((name, amount))
-        self.writer.drain()
+        self.writer.accumulator.buffer.amounts.append((name, amount))
+        self.writer.accumulator.drain()
 
 
 @dataclass
@@ -242,7 +242,7 @@ class Schedule:
     def _heal(self) -> None:
         """Everything is answered again, while late copies still arrive; then every client closes."""
         for client in self.clients:
-            client.writer.drain()
+            client.writer.accumulator.drain()
         for turn in range(4000):
             if self.late and self.rng.random() < 0.3:
                 self._deliver_late()
@@ -261,6 +261,6 @@ class Schedule:
                 break
         else:
             raise AssertionError(
-                "no end: " + repr([[(a.phase, a.clean) for a in c.writer.actors()] for c in self.clients])
+                "no end: " + repr([[(a.phase, a.clean) for a in c.writer.router.actors()] for c in self.clients])
             )
-        assert all(a.phase is Phase.NEW for c in self.clients for a in c.writer.actors())
+        assert all(a.phase is Phase.NEW for c in self.clients for a in c.writer.router.actors())

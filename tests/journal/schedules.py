@@ -87,7 +87,7 @@ class JournalSchedule(Schedule):
 
     def _exchange(self, client: Client) -> None:
         assert isinstance(client, Process)
-        if client.writer.keys is None:
+        if client.writer.router.keys is None:
             client.writer.settle(self.server.keys, self.now)
         if client.orphan is not None:
             client.orphan.look(self.now, closing=False)
@@ -157,7 +157,7 @@ class JournalSchedule(Schedule):
 
     def _heal(self) -> None:
         for client in self.clients:
-            if client.writer.keys is None:
+            if client.writer.router.keys is None:
                 client.writer.settle(self.server.keys, self.now)
         super()._heal()
 

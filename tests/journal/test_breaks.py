@@ -11,8 +11,8 @@ import pytest
 from redis_counters.protocol.journal import recovery
 from redis_counters.protocol.journal.changes import Changes, Stored
 from redis_counters.protocol.journal.recorder import Recorder
-from redis_counters.protocol.write.accumulator import Accumulator
 from redis_counters.protocol.write.actor import Actor
+from redis_counters.protocol.write.router import Router
 from redis_counters.protocol.write.states import Phase
 from tests.journal import schedules
 from tests.journal.schedules import JournalSchedule
@@ -142,7 +142,7 @@ def acknowledgements_are_not_kept(patch: Patch) -> None:
 
 
 def moves_are_not_marked(patch: Patch) -> None:
-    patch.setattr(Accumulator, "mark_moved", lambda self: None)
+    patch.setattr(Router, "mark_moved", lambda self: None)
 
 
 def caught(server: RealServer, begin: int, failures: bool) -> Iterator[int]:

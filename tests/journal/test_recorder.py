@@ -30,8 +30,8 @@ def made(**options: object) -> tuple[Writer, Recorder, Stored]:
 
 
 def count(writer: Writer, name: bytes, amount: int) -> None:
-    writer.buffer.amounts.append((name, amount))
-    writer.drain()
+    writer.accumulator.buffer.amounts.append((name, amount))
+    writer.accumulator.drain()
 
 
 def keep(recorder: Recorder, stored: Stored) -> bool:
@@ -45,7 +45,7 @@ def keep(recorder: Recorder, stored: Stored) -> bool:
 
 def opened(writer: Writer) -> None:
     """The namespace is known, and the first actor has its id."""
-    if writer.keys is None:
+    if writer.router.keys is None:
         writer.settle(KEYS, 0.0)
     writer.new_round()
     request = writer.next_request(0.0)
@@ -73,7 +73,7 @@ def test_before_the_buckets_are_known() -> None:
     changes = recorder.take()
     assert changes is not None
     assert changes.vital
-    assert recorder.holds(writer.buckets[0].current), "not to be sent before that is kept"
+    assert recorder.holds(writer.router.buckets[0].current), "not to be sent before that is kept"
     stored.apply(changes)
     recorder.kept()
     assert stored.early == {}
@@ -105,7 +105,7 @@ def test_an_actor_known_without_its_id_is_held() -> None:
     count(writer, b"x", 3)
     assert keep(recorder, stored)
     opened(writer)
-    actor = writer.buckets[0].current
+    actor = writer.router.buckets[0].current
     assert recorder.holds(actor)
     changes = recorder.take()
     assert changes is not None
@@ -124,7 +124,7 @@ def test_what_the_journal_never_knew_is_not_held() -> None:
         assert recorder.take() is not None
         recorder.put_back()
     opened(writer)
-    assert not recorder.holds(writer.buckets[0].current)
+    assert not recorder.holds(writer.router.buckets[0].current)
 
 
 def test_the_unanswered_goes_along_after_a_restart() -> None:
@@ -170,7 +170,7 @@ def test_what_moved_is_said_to_have_moved() -> None:
     assert not changes.moved
     stored.apply(changes)
     recorder.kept()
-    writer.mark_moved()
+    writer.router.mark_moved()
     changes = recorder.take()
     assert changes is not None
     assert changes.moved

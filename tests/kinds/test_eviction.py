@@ -115,7 +115,7 @@ def test_a_shard_of_several_is_lost(any_server: RealServer, face: str, which: st
         both = []
         for number, seen in enumerate(events, 1):
             counters = Either.on(face, any_server, observer=seen.append, shards=3, flush_interval=60)
-            counters.counters._core.writer.choice = number  # else by chance
+            counters.counters._core.writer.router.choice = number  # else by chance
             counters.incr("x", 10)
             await counters.flush()
             both.append(counters)

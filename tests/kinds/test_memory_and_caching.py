@@ -117,7 +117,7 @@ def test_reading_what_nobody_counted_leaves_nothing(any_server: RealServer, face
             assert len(kept.cache) == MOST_CACHED
             assert not kept.fetching
             assert not kept.failures
-            assert not counters.counters._core.writer.shards.known
+            assert not counters.counters._core.writer.router.shards.known
 
     asyncio.run(main())
     assert client.dbsize() == 0
@@ -138,12 +138,12 @@ def test_numbers_of_shards_are_not_kept_for_ever(
 
     async def main() -> None:
         async with Either.on(face, any_server, shards=4, max_batch=2000) as writer:
-            writer.counters._core.writer.choice = 3  # its shard, in every counter: not 0
+            writer.counters._core.writer.router.choice = 3  # its shard, in every counter: not 0
             for name in names:
                 writer.incr(name)
         async with Either.on(face, any_server, flush_interval=60) as counters:
-            counters.counters._core.writer.choice = 3
-            known = counters.counters._core.writer.shards.known
+            counters.counters._core.writer.router.choice = 3
+            known = counters.counters._core.writer.router.shards.known
             counters.counter("asked", shards=8)
             assert set((await counters.get_many(own, max_age=0)).values()) == {1}
             for name in own:

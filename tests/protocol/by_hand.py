@@ -39,7 +39,7 @@ class ByHand:
         self.buffer = Buffer()
         settings = make_settings(**options)
         self.writer = Writer(settings, self.buffer, lambda: f"{next(numbers):012x}")
-        self.writer.choice = choice
+        self.writer.router.choice = choice
         self.keys = KeySpace(settings.namespace, settings.buckets)
         self.writer.settle(self.keys, 0.0)
         self.sent: Counter[Script] = Counter()
@@ -47,7 +47,7 @@ class ByHand:
     def count(self, name: bytes, amount: int) -> None:
         """Count, so that the totals have it."""
         self.buffer.amounts.append((name, amount))
-        self.writer.drain()
+        self.writer.accumulator.drain()
 
     def request(self, now: float = 0.0) -> Request | None:
         return self.writer.next_request(now)

@@ -29,15 +29,15 @@ def test_what_is_counted_after_closing_is_pending(any_server: RealServer) -> Non
             hand.answer(request, 1.0)
     hand.writer.closing = True
     hand.round(1.0)
-    assert hand.writer.pending() == {"bad": 1}
+    assert hand.writer.outstanding.pending() == {"bad": 1}
     hand.count(b"late", 5)
-    assert hand.writer.pending() == {"bad": 1, "late": 5}
+    assert hand.writer.outstanding.pending() == {"bad": 1, "late": 5}
     assert not hand.writer.clean
     assert not hand.writer.closed
     hand.round(1.0)
     assert hand.value(b"late", 1) == 5
     assert hand.value(b"more", 1) == 1
-    assert hand.writer.pending() == {"bad": 1}
+    assert hand.writer.outstanding.pending() == {"bad": 1}
 
 
 def test_what_is_counted_while_actors_end_is_not_lost(any_server: RealServer) -> None:
@@ -48,7 +48,7 @@ def test_what_is_counted_while_actors_end_is_not_lost(any_server: RealServer) ->
     counted = 1
 
     def held() -> int:
-        return hand.value(b"x", 1) + hand.writer.pending().get("x", 0)
+        return hand.value(b"x", 1) + hand.writer.outstanding.pending().get("x", 0)
 
     hand.writer.closing = True
     for turn in range(1, 11):
@@ -82,18 +82,18 @@ def test_a_refused_key_does_not_keep_actors(any_server: RealServer) -> None:
             hand.count(b"n%d:%d" % (turn, number), 1)
         for now in (float(turn), turn + 0.5):
             hand.round(now)
-        most = max(most, len(hand.writer.buckets[0].actors))
-        owners.update(actor.owner for actor in hand.writer.actors())
+        most = max(most, len(hand.writer.router.buckets[0].actors))
+        owners.update(actor.owner for actor in hand.writer.router.actors())
     assert len(owners) > 10  # there was rotation
     assert most <= 3
-    assert sum(actor.slots for actor in hand.writer.actors()) <= 100
-    assert hand.writer.pending() == {"bad": 30}
+    assert sum(actor.slots for actor in hand.writer.router.actors()) <= 100
+    assert hand.writer.outstanding.pending() == {"bad": 30}
     hand.client.delete(hand.key(b"bad"))
-    hand.writer.retry_refused()
+    hand.writer.outstanding.retry_refused()
     for now in (40.0, 40.5):
         hand.round(now)
     assert hand.value(b"bad", 1) == 30
-    assert hand.writer.pending() == {}
+    assert hand.writer.outstanding.pending() == {}
 
 
 def test_a_read_overtaken_by_folding_has_all_own_counts(any_server: RealServer) -> None:

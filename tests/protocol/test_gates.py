@@ -23,11 +23,11 @@ def on_its_way(hand: ByHand) -> Request:
 def test_a_gate_opens_for_the_number_that_was_asked_for(any_server: RealServer) -> None:
     """Two shards are on their way when eight are asked for: the answer to two opens nothing that readers may miss."""
     hand = ByHand(any_server.client(), choice=3)  # of 2 shards it writes to 1, of 8 to 3
-    hand.writer.shards.learn(b"x", 2)
+    hand.writer.router.shards.learn(b"x", 2)
     hand.count(b"x", 1)
     request = on_its_way(hand)
     assert list(request.command.keys[2:]) == [hand.key(b"x")]  # shard 0 alone, with the number of shards
-    hand.writer.shards.learn(b"x", 8)
+    hand.writer.router.shards.learn(b"x", 8)
     hand.count(b"x", 10)
     hand.answer(request)
 
@@ -36,7 +36,7 @@ def test_a_gate_opens_for_the_number_that_was_asked_for(any_server: RealServer) 
 
     nothing_is_missed()
     bucket0, _ = hand.keys.shard_key(b"x", 0)
-    hand.writer.buckets[bucket0].failed = True  # the new number of shards gets no further for now
+    hand.writer.router.buckets[bucket0].failed = True  # the new number of shards gets no further for now
     hand.go_on(each=nothing_is_missed)
     assert hand.value(b"x") < 11
     for _ in range(4):
@@ -49,8 +49,8 @@ def test_a_gate_opens_for_the_number_that_was_asked_for(any_server: RealServer) 
 def test_who_writes_to_shard_0_tells_of_what_it_was_told(any_server: RealServer) -> None:
     """By an option or a handle: others use them, though it does not itself. What Redis says need not be told again."""
     hand = ByHand(any_server.client(), choice=16, shards=4)  # of 4, 8 and 16 shards it writes to 0
-    hand.writer.shards.ask(b"by a handle", 16)
-    hand.writer.shards.learn(b"learned", 8)
+    hand.writer.router.shards.ask(b"by a handle", 16)
+    hand.writer.router.shards.learn(b"learned", 8)
     for name, told in {b"by an option": b"4", b"by a handle": b"16", b"learned": None}.items():
         hand.count(name, 1)
         hand.round()
@@ -65,14 +65,14 @@ def test_a_refused_number_of_shards_is_tried_again(any_server: RealServer) -> No
     hand.count(b"x", 1)
     for _ in range(3):
         hand.round()
-    assert hand.writer.pending() == {"x": 1}
-    assert {error.counter for error in hand.writer.refusals()} == {b"x"}
+    assert hand.writer.outstanding.pending() == {"x": 1}
+    assert {error.counter for error in hand.writer.outstanding.refusals()} == {b"x"}
     hand.client.delete(hand.key(b"x"))
     hand.count(b"x", 1)
     for _ in range(3):
         hand.round()
-    assert hand.writer.pending() == {}
-    assert hand.writer.refusals() == []
+    assert hand.writer.outstanding.pending() == {}
+    assert hand.writer.outstanding.refusals() == []
     assert hand.writer.clean
     assert truth(any_server, ["x"]) == {b"x": 2}
 
@@ -85,5 +85,5 @@ def test_a_number_of_shards_that_stays_refused_keeps_the_gate_shut(any_server: R
         hand.count(b"x", 1)
         for _ in range(3):
             hand.round()
-        assert hand.writer.pending() == {"x": counted}
+        assert hand.writer.outstanding.pending() == {"x": counted}
         assert hand.client.hgetall(hand.key(b"x", 3)) == {}

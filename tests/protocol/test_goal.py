@@ -15,7 +15,7 @@ def test_what_is_let_through_is_not_held_back_again(any_server: RealServer) -> N
     """
     hand = ByHand(any_server.client(), choice=1)  # of 2 shards and of 8 it writes to 1
     writer = hand.writer
-    writer.shards.learn(b"x", 2)
+    writer.router.shards.learn(b"x", 2)
     hand.count(b"x", 1)
     for _ in range(3):
         hand.round()
@@ -25,10 +25,10 @@ def test_what_is_let_through_is_not_held_back_again(any_server: RealServer) -> N
     hand.count(b"x", 100)
     goal = FlushTarget(writer)
     assert not goal.reached()
-    writer.shards.learn(b"x", 8)
+    writer.router.shards.learn(b"x", 8)
     hand.count(b"x", 1)
     writer.new_round()
-    writer.buckets[bucket0].failed = True  # the number of shards is not answered yet
+    writer.router.buckets[bucket0].failed = True  # the number of shards is not answered yet
     hand.go_on()
     assert hand.value(b"x") == 102
     for _ in range(3):
@@ -49,6 +49,6 @@ def test_reached_once_is_reached_for_good(any_server: RealServer) -> None:
     for _ in range(3):
         hand.round()
     assert goal.reached()
-    hand.writer.shards.learn(b"y", 4)
+    hand.writer.router.shards.learn(b"y", 4)
     hand.count(b"y", 1)
     assert goal.reached()

@@ -69,7 +69,7 @@ class Crowd:
 
     def shards(self, name: bytes = b"x") -> int:
         """Return what Redis tells."""
-        keys = self.cores[0].writer.presumed_keys
+        keys = self.cores[0].writer.router.presumed_keys
         return int(self.server.database.fields(keys.shard_key(name, 0)[1]).get(b"k", b"1"))
 
     def value(self, name: bytes = b"x") -> int:
@@ -106,12 +106,12 @@ def test_it_reacts_within_seconds_and_is_told_once() -> None:
     crowd.live(2 * PERIOD)
     assert crowd.shards() == 4
     crowd.live(2 * PERIOD)
-    assert {core.writer.shards.of(b"x") for core in crowd.cores} == {4}
+    assert {core.writer.router.shards.of(b"x") for core in crowd.cores} == {4}
     grown = [e for c in crowd.cores for e in c.take_events() if e.kind is EventKind.SHARDS_GROWN]
     assert sum(core.stats().grown for core in crowd.cores) == len(grown) > 0
     assert {event.counter for event in grown} == {"x"}
     assert max(event.amount or 0 for event in grown) == 4  # (a look in which the load came may have seen half of it)
-    keys = crowd.cores[0].writer.presumed_keys
+    keys = crowd.cores[0].writer.router.presumed_keys
     used = [n for n in range(4) if len(crowd.server.database.fields(keys.shard_key(b"x", n)[1])) > 1]
     assert len(used) > 1
 
@@ -130,7 +130,7 @@ def test_writers_that_do_not_follow_are_no_reason_to_grow_on() -> None:
     crowd.cores += [crowd.core() for _ in range(4)]  # never read, and never look
     crowd.live(10 * PERIOD)
     assert crowd.shards() == 8
-    assert {core.writer.shards.of(b"x") for core in crowd.cores[4:]} == {1}
+    assert {core.writer.router.shards.of(b"x") for core in crowd.cores[4:]} == {1}
 
 
 def test_a_burst_is_no_reason() -> None:
@@ -166,7 +166,7 @@ def test_a_handle_asks_for_it() -> None:
 def test_who_writes_to_shard_0_publishes_too() -> None:
     """The process that finds the rate tells of the shards, though it need not use any but shard 0 itself."""
     crowd = Crowd(1, shards="auto", shard_rate=1.0)
-    crowd.cores[0].writer.choice = 0
+    crowd.cores[0].writer.router.choice = 0
     crowd.live(3 * PERIOD)
     assert crowd.shards() == 16
 
@@ -206,7 +206,7 @@ def test_counters_in_many_scripts_are_found() -> None:
 def test_something_else_in_a_shards_place_stops_no_look() -> None:
     crowd = Crowd(2, shards="auto", shard_rate=5.1)
     crowd.live(PERIOD, ("x", "y"))
-    keys = crowd.cores[0].writer.presumed_keys
+    keys = crowd.cores[0].writer.router.presumed_keys
     crowd.server.database.keys[keys.shard_key(b"x", 0)[1]] = b"text"
     crowd.live(3 * PERIOD, ("x", "y"))
     assert crowd.shards(b"y") == 4

@@ -44,7 +44,7 @@ def roll_back(hand: ByHand, client: Any, name: bytes) -> None:
     bucket, key = hand.keys.shard_key(name, 0)
     client.delete(key)
     registry = hand.keys.registries[bucket]
-    actor = hand.writer.buckets[bucket].current
+    actor = hand.writer.router.buckets[bucket].current
     state, _seq, rest = client.hget(registry, actor.id).split(b" ", 2)
     client.hset(registry, actor.id, b"%s 0 %s" % (state, rest))
 
@@ -57,7 +57,7 @@ def test_a_loss_in_any_bucket_is_found_within_two_looks(any_server: RealServer, 
     now, looks = 5 * WINDOW, 0
     while total(hand, client, names[lost]) != 10:
         assert looks < 2
-        assert hand.writer.looks.due(hand.writer.actors(), now)
+        assert hand.writer.looks.due(hand.writer.router.actors(), now)
         hand.round(now)
         looks += 1
         now += IDLE_PAUSE
@@ -70,12 +70,12 @@ def test_who_was_seen_just_before_the_loss_is_looked_at_too(any_server: RealServ
     hand, names, client = counted_everywhere(any_server)
     loss = 5 * WINDOW
     for number, name in enumerate(names):
-        actor = hand.writer.buckets[hand.keys.shard_key(name, 0)[0]].current
+        actor = hand.writer.router.buckets[hand.keys.shard_key(name, 0)[0]].current
         actor.last_looked = loss - (0.1 if number else 0.6) * BUSY_PAUSE
     roll_back(hand, client, names[lost])
     for now in (loss + 0.5 * BUSY_PAUSE, loss + 1.5 * BUSY_PAUSE):
         hand.writer.looks.used_at = now
-        assert hand.writer.looks.due(hand.writer.actors(), now)
+        assert hand.writer.looks.due(hand.writer.router.actors(), now)
         hand.round(now)
     assert total(hand, client, names[lost]) == 10
 
@@ -104,7 +104,7 @@ def test_looks_take_turns(any_server: RealServer) -> None:
     start = 5 * WINDOW
     hand.round(start)
     hand.round(start + IDLE_PAUSE)
-    assert all(actor.last_seen >= start for actor in hand.writer.actors())
+    assert all(actor.last_seen >= start for actor in hand.writer.router.actors())
 
 
 def test_a_process_that_counts_looks_every_second_and_an_idle_one_ever_more_seldom(any_server: RealServer) -> None:
@@ -117,7 +117,7 @@ def test_a_process_that_counts_looks_every_second_and_an_idle_one_ever_more_seld
     end = now + 300
     while now < end:
         now += 0.5
-        if hand.writer.looks.due(hand.writer.actors(), now):
+        if hand.writer.looks.due(hand.writer.router.actors(), now):
             due.append(now)
             hand.round(now)
     pauses = [after - before for before, after in pairwise(due)]
@@ -126,7 +126,7 @@ def test_a_process_that_counts_looks_every_second_and_an_idle_one_ever_more_seld
     assert max(pauses) == IDLE_PAUSE
     hand.count(names[0], 1)
     hand.round(now)
-    assert hand.writer.looks.due(hand.writer.actors(), now + BUSY_PAUSE)
+    assert hand.writer.looks.due(hand.writer.router.actors(), now + BUSY_PAUSE)
 
 
 def test_an_actor_that_flushes_is_not_looked_at(any_server: RealServer) -> None:
@@ -138,7 +138,7 @@ def test_an_actor_that_flushes_is_not_looked_at(any_server: RealServer) -> None:
     hand.round(5 * WINDOW)
     assert hand.sent[Script.SLOTS_MERGE] == before[1] + BUCKETS
     assert client.info("commandstats")["cmdstat_eval"]["calls"] == before[0] + BUCKETS
-    assert all(actor.last_proved == 5 * WINDOW and not actor.state.look_due for actor in hand.writer.actors())
+    assert all(actor.last_proved == 5 * WINDOW and not actor.state.look_due for actor in hand.writer.router.actors())
 
 
 def test_a_process_that_has_just_flushed_all_it_holds_need_not_look(any_server: RealServer) -> None:
@@ -148,8 +148,8 @@ def test_a_process_that_has_just_flushed_all_it_holds_need_not_look(any_server: 
     hand.count(b"x", 1)
     now = 1000.0
     hand.round(now)
-    assert not hand.writer.looks.due(hand.writer.actors(), now + BUSY_PAUSE / 2)
-    assert hand.writer.looks.due(hand.writer.actors(), now + BUSY_PAUSE)
+    assert not hand.writer.looks.due(hand.writer.router.actors(), now + BUSY_PAUSE / 2)
+    assert hand.writer.looks.due(hand.writer.router.actors(), now + BUSY_PAUSE)
 
 
 @pytest.mark.parametrize("record", [b"", b"c 9 NOW owner name", b"o 0 NOW owner name", b"nonsense"])
@@ -157,7 +157,7 @@ def test_a_record_that_is_not_as_it_should_be_is_asked_about(any_server: RealSer
     """Absent, closed, behind or unreadable: an empty flush follows, and the answer tells what to do."""
     hand, names, client = counted_everywhere(any_server)
     bucket = hand.keys.shard_key(names[0], 0)[0]
-    registry, actor = hand.keys.registries[bucket], hand.writer.buckets[bucket].current
+    registry, actor = hand.keys.registries[bucket], hand.writer.router.buckets[bucket].current
     if record:
         client.hset(registry, actor.id, record.replace(b"NOW", b"%d" % client.time()[0]))
     else:

@@ -102,4 +102,4 @@ def test_a_flush_is_answered_before_the_record_is(any_server: RealServer) -> Non
     with pytest.raises(StopIteration) as stop:
         asking.send(records)
     assert stop.value.value == {b"x": 0}
-    assert not any(actor.state.probe_due for actor in process.hand.writer.actors())
+    assert not any(actor.state.probe_due for actor in process.hand.writer.router.actors())

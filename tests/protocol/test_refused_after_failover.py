@@ -39,9 +39,9 @@ def test_nothing_counts_twice(any_server: RealServer, sign: int, how: str, more:
     client.set(hand.key(b"x"), "somebody's")
     for _ in range(3):
         hand.round()
-    assert hand.writer.pending() == {"x": 10 * sign}
+    assert hand.writer.outstanding.pending() == {"x": 10 * sign}
     assert hand.value(b"y", 1) == 5
-    assert not any(actor.state.healing for actor in hand.writer.actors())
+    assert not any(actor.state.healing for actor in hand.writer.router.actors())
 
     taken_back(client, state)
     if cut:  # something is on its way when it falls asleep
@@ -53,7 +53,7 @@ def test_nothing_counts_twice(any_server: RealServer, sign: int, how: str, more:
     sleep(house, how)
     if more:
         hand.count(b"x", more * sign)
-    hand.writer.retry_refused()
+    hand.writer.outstanding.retry_refused()
     for now in range(4):
         hand.round(float(LONG + now))
     assert hand.value(b"x", 1) == (10 + more) * sign

@@ -36,7 +36,7 @@ def test_a_round_sends_what_was_counted_before_it(any_server: RealServer, names:
                 hand.buffer.ones.append(b"n%d" % number)
             else:
                 hand.buffer.amounts.append((b"n%d" % number, 1 if how == "by amount" else -1))
-        hand.writer.drain()
+        hand.writer.accumulator.drain()
         counted += 1 if how != "downwards" else -1
 
     def values() -> set[int]:
@@ -75,9 +75,9 @@ def test_a_drain_ends_though_others_go_on_counting() -> None:
     for settled in (False, True):
         if settled:
             writer.settle(KeySpace(b"rc", 16), 0.0)
-        for takes_in in (writer.drain, writer.absorb, writer.pending, writer.new_round):
+        for takes_in in (writer.accumulator.drain, writer.absorb, writer.outstanding.pending, writer.new_round):
             ones, amounts = Flooded(b"x"), Flooded((b"x", 2))
-            writer.buffer.ones, writer.buffer.amounts = ones, amounts
+            writer.accumulator.buffer.ones, writer.accumulator.buffer.amounts = ones, amounts
             takes_in()
             assert ones.drains + amounts.drains <= 4, takes_in
 
@@ -115,12 +115,12 @@ def test_what_was_counted_before_the_first_answer_is_gone_through_once() -> None
     """To take the first from a dict again and again is O(names^2): it is looked for behind all that were taken."""
     writer = Writer(make_settings(), Buffer(), lambda: "0" * 12)
     early = WalkedOver()
-    writer.early = (early, {})
+    writer.router.unrouted = (early, {})
     for number in range(1_000):
-        writer.buffer.amounts.append((b"n%d" % number, 1))
-    writer.drain()
+        writer.accumulator.buffer.amounts.append((b"n%d" % number, 1))
+    writer.accumulator.drain()
     assert len(early) == 1_000
     writer.settle(KeySpace(b"rc", 16), 0.0)
     assert not early
     assert early.walks == 1
-    assert sum(len(bucket.plus[0]) for bucket in writer.buckets) == 1_000
+    assert sum(len(bucket.plus[0]) for bucket in writer.router.buckets) == 1_000

@@ -129,8 +129,8 @@ def test_an_idle_owner_ends_its_actor_before_others_do(any_server: RealServer) -
     now = 0.0
     while now < 450:
         now += 25
-        looks = hand.writer.looks.due(hand.writer.actors(), now)
-        assert hand.writer.house_due(now) == (looks or hand.writer.buckets[0].due(now))
+        looks = hand.writer.looks.due(hand.writer.router.actors(), now)
+        assert hand.writer.house_due(now) == (looks or hand.writer.router.buckets[0].due(now))
         hand.round(now)
         assert house.states() == "o"
     while house.states() == "o":

@@ -48,7 +48,7 @@ def test_a_cluster(any_cluster: Cluster, any_server: RealServer, face: str) -> N
     with Counters.from_url(regions["us"]) as us:
         assert us.get_many([f"n{n}" for n in range(200)]) == {f"n{n}": n + 1 for n in range(200)}
         assert us.get("hot", max_age=0) == 5
-        assert us._core.writer.presumed_keys.buckets == CLUSTER_BUCKETS
+        assert us._core.writer.router.presumed_keys.buckets == CLUSTER_BUCKETS
         for n in range(200):
             us.incr(f"n{n}", 1000)
         us.counter("hot", shards=8).incr(5)

@@ -99,8 +99,8 @@ CLIENT = (  # one line each, to be read as a table
     Break(
         "who counts does not use its process",
         "write.writer:Writer.new_round",
-        "self.looks.used_at = self.accepted, now",
-        "self.looks.at = self.accepted, now",
+        "self.looks.used_at = self.accumulator.accepted, now",
+        "self.looks.at = self.accumulator.accepted, now",
     ),
     Break("a look accepts a record that is behind", "write.actor:Actor.has_all", "and record.seq >= self.base", ""),
     Break(
@@ -182,8 +182,8 @@ CLIENT = (  # one line each, to be read as a table
     Break(
         "what a folded actor did not get across is dropped",
         "write.writer:Writer._move_on",
-        "self.buckets[actor.bucket].move_on(actor, rest, now)",
-        "self.buckets[actor.bucket].move_on(actor, ({}, {}, {}), now)",
+        "self.router.buckets[actor.bucket].move_on(actor, rest, now)",
+        "self.router.buckets[actor.bucket].move_on(actor, ({}, {}, {}), now)",
     ),
     Break(
         "all that a folded actor counted is told again",
@@ -294,7 +294,7 @@ CLIENT = (  # one line each, to be read as a table
     Break(
         "a child does not know when counters expire",
         "core:Core.begin",
-        "self.writer.expiries = self.expiries",
+        "self.writer.router.expiries = self.expiries",
         "pass",
         "expires",
     ),
@@ -320,7 +320,7 @@ CLIENT = (  # one line each, to be read as a table
     ),
     Break(
         "fewer shards are followed by who counts in more",
-        "write.accumulator:Accumulator.follow",
+        "write.router:Router.follow",
         "if not own and not any(slots):",
         "if True:",
         "narrowed",
@@ -372,7 +372,7 @@ CLIENT = (  # one line each, to be read as a table
     Break(
         "a value at hand is used when more was counted",
         "read.cache:ReadCache.at_hand",
-        "snapshot.epoch != self.writer.epoch or ",
+        "snapshot.epoch != self.router.epoch or ",
         "",
     ),
     Break(
@@ -390,7 +390,7 @@ CLIENT = (  # one line each, to be read as a table
     Break(
         "increments in the buffer are added to a value from before it was emptied",
         "read.cache:ReadCache._ahead",
-        "epoch != self.writer.epoch or ",
+        "epoch != self.router.epoch or ",
         "",
     ),
     Break(

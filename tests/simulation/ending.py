@@ -22,7 +22,8 @@ def end(world: World) -> None:
     turn = 0
     while not all(process.dead for process in world.processes):
         if turn > ENDED:
-            actors = [[(a.phase, a.clean) for a in p.core.writer.actors()] for p in world.processes if not p.dead]
+            living = [p.core.writer.router for p in world.processes if not p.dead]
+            actors = [[(actor.phase, actor.clean) for actor in router.actors()] for router in living]
             raise Violation(f"no end: {actors}")
         if world.late and rng.random() < 0.3:
             world.deliver_late(rng.randrange(1000))
@@ -67,7 +68,7 @@ def _check_ended(world: World) -> None:
         if process.closing and not process.cut_short:
             if "fail-over" not in world.plan.faults and process.orphan is None:
                 _check_no_slots(world, process)
-            left = [actor for actor in process.core.writer.actors() if actor.phase is not Phase.NEW]
+            left = [actor for actor in process.core.writer.router.actors() if actor.phase is not Phase.NEW]
             if left:
                 raise Violation(f"process {process.number} has closed, and not its actors")
 

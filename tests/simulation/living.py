@@ -130,5 +130,5 @@ def _check(process: Process, late: str) -> None:
     if process.dead or process.closing:
         return
     process.world.note_refused()
-    refused = {error.counter for error in process.core.writer.refusals() if error.counter is not None}
+    refused = {error.counter for error in process.core.writer.outstanding.refusals() if error.counter is not None}
     process.world.ledger.check_all_there(process.number, but=refused, late=late)

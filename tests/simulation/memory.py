@@ -31,7 +31,7 @@ class Journal:
             writer = self.process.core.writer
             writer.calls += 1
             self.stored.calls[writer.calls] = (name, amount)
-            expiry = writer.expiries.known.get(name)
+            expiry = writer.router.expiries.known.get(name)
             if expiry is not None:
                 self.stored.expiries[name] = expiry.at
             self._note()
@@ -51,7 +51,7 @@ class Journal:
             self.stored.apply(deepcopy(changes))
             recorder.kept()
         # What lies in the buffer still is not in it.
-        if not self.process.core.writer.buffer and not self.process.core.writer.unabsorbed:
+        if not self.process.core.writer.accumulator.buffer and not self.process.core.writer.accumulator.unabsorbed:
             self._note()
         return True
 

@@ -45,7 +45,7 @@ class Scene:
         numbers = itertools.count()
         settings = make_settings(namespace="t", buckets=4, shards=2, reassert_window=DELAY / 2)
         self.writer = Writer(settings, Buffer(), lambda: f"{next(numbers):012x}")
-        self.writer.choice = 1
+        self.writer.router.choice = 1
         self.writer.settle(KEYS, 0.0)
         self._count(NAME, THERE)
         self._fold_all()
@@ -53,13 +53,13 @@ class Scene:
             name for name in (b"%d" % n for n in range(99)) if KEYS.bucket(name, 0) == KEYS.bucket(NAME, 1)
         )
         self._count(self.other, 1)
-        self.writer.buffer.amounts.append((NAME, MORE))
+        self.writer.accumulator.buffer.amounts.append((NAME, MORE))
         self.writer.new_round()
         self.state = self.server.database.snapshot()
         self.counting, self.started = deepcopy(self.writer), self.now
 
     def _count(self, name: bytes, amount: int) -> None:
-        self.writer.buffer.amounts.append((name, amount))
+        self.writer.accumulator.buffer.amounts.append((name, amount))
         for _ in range(4):
             self.writer.new_round()
             while (request := self.writer.next_request(0.0)) is not None:

@@ -146,26 +146,26 @@ class Process:
         """A counter that the process counts in gets more shards, as one that is written to often does."""
         if self.closing or self.orphan is not None or (NAMES[name] == EXPIRING and not self.expires):
             return False
-        self.core.writer.raise_shards(NAMES[name], shards)
+        self.core.writer.router.raise_shards(NAMES[name], shards)
         return True
 
     def pending(self, key: bytes, name: bytes) -> dict[Account, int]:
         """Return what of a shard Redis may have without this process knowing it."""
         writer, amounts = self.core.writer, {}
         for kind, sign in ((SlotKind.PLUS, b"+"), (SlotKind.MINUS, b"-")):
-            tables = [actor.tables[kind] for actor in writer.actors()]
+            tables = [actor.tables[kind] for actor in writer.router.actors()]
             amounts[self.number, name, sign] = sum(t.total.get(key, 0) - t.acknowledged.get(key, 0) for t in tables)
         return amounts
 
     def unsure(self) -> dict[Account, int]:
         """Return what was counted and is not acknowledged, by account."""
         writer = self.core.writer
-        writer.drain()
+        writer.accumulator.drain()
         amounts: Counter[Account] = Counter()
-        for early, sign in zip(writer.early, (b"+", b"-"), strict=True):
+        for early, sign in zip(writer.router.unrouted, (b"+", b"-"), strict=True):
             for name, amount in early.items():
                 amounts[self.number, name, sign] += amount
-        for actor in writer.actors():
+        for actor in writer.router.actors():
             for table, sign in zip(actor.tables, (b"+", b"-"), strict=False):
                 for key, amount in table.pending():
                     amounts[self.number, key.rsplit(b":", 1)[1], sign] += amount
@@ -301,7 +301,7 @@ class Process:
         self._check_events()
         self._check_kept()
         if (self.closing or self.orphan is not None) and self.core.writer.closed:
-            self.cut_short = bool(self.core.writer.refusals())
+            self.cut_short = bool(self.core.writer.outstanding.refusals())
             if self.cut_short:
                 self.world.ledger.ended(self.number, {})
             self.die()

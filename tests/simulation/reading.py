@@ -132,7 +132,7 @@ class Reading:
         """True if the process knows of every fail-over what it took back, and none of its actors is forgotten."""
         if "short memory" in self.world.plan.faults:  # a read in doubt shows rather too little
             return False
-        world, actors = self.world, [actor for actor in self.process.core.writer.actors() if actor.id]
+        world, actors = self.world, [actor for actor in self.process.core.writer.router.actors() if actor.id]
         return all(
             actor.last_proved > world.fell_back_at and actor.id in world.database.fields(actor.registry)
             for actor in actors

@@ -113,7 +113,7 @@ class Journal:
                 raise OSError("the journal is closed")
             file = self._file(recorder)
             raw = name_bytes(name)
-            expiry = writer.expiries.known.get(raw)
+            expiry = writer.router.expiries.known.get(raw)
             file.append(writer.calls + 1, raw, amount, None if expiry is None else expiry.at)
         except Error as error:
             self._failed(recorder, file, error)
@@ -225,7 +225,7 @@ class Journal:
         self.closed = True
         writer = self.core.writer
         own = self.files.get(self.core.recorder) if self.core.recorder is not None else None
-        if own is not None and writer.closed and not writer.refusals():
+        if own is not None and writer.closed and not writer.outstanding.refusals():
             self._forget(own)
             self.empty.append(own)
         for file in self.over():

@@ -45,7 +45,7 @@ class Flusher(Rounds):
         """
         if task is not self.task or self.stopped:
             return
-        self.core.writer.drain()
+        self.core.writer.accumulator.drain()
         if self.loop is not None and not self.loop.is_closed():
             self.loop.call_later(RESTART, self._restart, task)
 

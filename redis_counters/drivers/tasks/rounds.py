@@ -126,7 +126,7 @@ class Rounds(ABC):
 
     async def _drive_round(self) -> None:
         fork_hooks.notice()  # the loop of a parent may go on in a child that C has forked
-        if self.core.writer.keys is None:  # the namespace may take long to answer
+        if self.core.writer.router.keys is None:  # the namespace may take long to answer
             self.core.writer.absorb()
         recording = self.recording
         if recording is not None:

@@ -293,7 +293,7 @@ class TaskRunner(Reading):
     def _close_at_exit(self, seconds: float) -> None:
         """Close in the client's loop, if that runs in some thread, else in one of its own; what is lost is told."""
         fork_hooks.notice()
-        self.core.writer.drain()
+        self.core.writer.accumulator.drain()
         if self.core.writer.clean:
             return
         loop = self.loop

@@ -123,10 +123,10 @@ class ThreadRunner(Reading):
                 return
             goal = self.core.begin_flush()
             self.core.begin_close()
-            accepted = writer.accepted
+            accepted = writer.accumulator.accepted
         try:
             self._work_until(
-                lambda: writer.closed or ((goal is None or goal.reached()) and writer.accepted > accepted),
+                lambda: writer.closed or ((goal is None or goal.reached()) and writer.accumulator.accepted > accepted),
                 monotonic() + atexit_hooks.rest() / 2,  # the other half is for closing, when nobody counts any more
             )
         except CounterError:

@@ -63,7 +63,7 @@ def run_flush(writer: Writer, clock: Callable[[], float], recorder: Recorder | N
 
 
 def _send_all(writer: Writer, clock: Callable[[], float], recorder: Recorder | None) -> Steps:
-    if writer.keys is None:
+    if writer.router.keys is None:
         yield from _settle(writer, clock)
     writer.new_round(clock())
     in_flight: deque[Request] = deque()
@@ -119,7 +119,8 @@ def _send_all(writer: Writer, clock: Callable[[], float], recorder: Recorder | N
 
 def _settle(writer: Writer, clock: Callable[[], float]) -> Steps:
     settings = writer.settings
-    command = open_namespace(settings, writer.keys.buckets if writer.keys is not None else settings.buckets)
+    keys = writer.router.keys
+    command = open_namespace(settings, keys.buckets if keys is not None else settings.buckets)
     yield SendStep(command)
     raw = yield RECEIVE
     if isinstance(raw, ErrorReply) and raw.code == "NOSCRIPT":

@@ -22,26 +22,27 @@ class FlushTarget:
         self.orphans = list(orphans)  # what processes that are gone had counted is to be there too
         # What is in the buffer now will all be in the next batch; if it is empty, it is in the current one. (If an
         # exception came up in the middle, something is taken and in no batch yet: that will be one of its own.)
-        self.batch = writer.batches + bool(writer.taken) + bool(writer.buffer.ones)
+        counting = writer.accumulator
+        self.batch = counting.batches + bool(counting.claimed) + bool(counting.buffer.ones)
         self.positions: list[tuple[Actor, list[int]]] | None = None
         self.gated: set[bytes] | None = None
         self.released = False
         self.losses = writer.losses
         self.done = False
         self.flushes: int | None = None  # that have to be confirmed, once all has passed
-        gates = writer.gates
-        self.gates_used = -1 if gates is not None and gates.waiting else gates.used if gates is not None else 0
+        gates = writer.router.publication
+        self.gates_used = 0 if gates is None else -1 if gates.waiting else gates.used
         if self._is_placed():
             self._mark()
 
     def _is_placed(self) -> bool:
-        writer = self.writer
-        return writer.keys is not None and (
-            writer.batches > self.batch or (writer.batches == self.batch and writer.placed == len(writer.batch))
-        )
+        counting = self.writer.accumulator
+        past = counting.batches > self.batch
+        placed = counting.batches == self.batch and counting.placed == len(counting.names)
+        return self.writer.router.keys is not None and (past or placed)
 
     def _mark(self) -> None:
-        self.positions = [(actor, [t.end for t in actor.tables]) for actor in self.writer.actors_in_use()]
+        self.positions = [(actor, [t.end for t in actor.tables]) for actor in self.writer.router.actors_in_use()]
 
     def reached(self) -> bool:
         """Once True, it stays so: what others count later does not concern this goal."""
@@ -52,16 +53,16 @@ class FlushTarget:
         return self.done and (not self.orphans or all(orphan.told for orphan in self.orphans))
 
     def _reached(self) -> bool:
-        if self.writer.keys is None:
+        if self.writer.router.keys is None:
             return self.writer.clean
         if self.positions is None:
             if not self._is_placed():
                 return False
             self._mark()
-        gates = self.writer.gates
+        gates = self.writer.router.publication
         if not self._passed() or gates is None or gates.again:
             return False
-        if any(actor.state.probe_due for actor in self.writer.actors_in_use()):
+        if any(actor.state.probe_due for actor in self.writer.router.actors_in_use()):
             return False
         if self.losses != self.writer.losses:  # a fail-over: what had passed may have to pass again
             self.losses = self.writer.losses

@@ -78,12 +78,12 @@ class Recorder:
         self._taken = None
         self.rows.clear()
         self.seen, self.numbers, self.calls, self.buckets = {}, {}, 0, None
-        for actor in self.writer.actors():
+        for actor in self.writer.router.actors():
             for table in actor.tables:
                 table.changed = dict.fromkeys(table.total)
-        for changed, amounts in zip(self.writer.early_changed, self.writer.early, strict=True):
+        for changed, amounts in zip(self.writer.router.unrouted_changed, self.writer.router.unrouted, strict=True):
             changed.update(dict.fromkeys(amounts))
-        self.writer.expiries.change(self.writer.expiries.known)
+        self.writer.router.expiries.change(self.writer.router.expiries.known)
 
     def holds(self, actor: Actor) -> bool:
         """True if what the actor has to send must not be sent as long as it cannot be recorded."""
@@ -108,7 +108,7 @@ class Recorder:
         flushes: list[tuple[int, int, int, Totals]] = []
         flushes_from: list[tuple[int, int]] = []
         vital = moved = False
-        actors = list(writer.actors())
+        actors = list(writer.router.actors())
         for actor in actors:
             before = self.seen.get(actor)
             if before is None and actor.phase is Phase.NEW and not any(table.changed for table in actor.tables):
@@ -138,11 +138,11 @@ class Recorder:
         gone = [self.numbers[actor] for actor in taken.gone]
         early = self._take_early(taken)
         taken.early_rows = bool(early)
-        taken.early_gone = self.early and writer.keys is not None
+        taken.early_gone = self.early and writer.router.keys is not None
         taken.calls = writer.calls
-        taken.buckets = writer.keys.buckets if writer.keys is not None else self.buckets
-        taken.expiries = writer.expiries.take_changes()
-        known = writer.expiries.known
+        taken.buckets = writer.router.keys.buckets if writer.router.keys is not None else self.buckets
+        taken.expiries = writer.router.expiries.take_changes()
+        known = writer.router.expiries.known
         expiries = [(name, known[name].at if name in known else None) for name in taken.expiries]
         something = heads or slots.now or slots.gone or gone or early or taken.early_gone or expiries
         if not (something or taken.calls > self.calls):
@@ -191,9 +191,9 @@ class Recorder:
         for table, changed in taken.slots:
             changed.update(table.changed or {})
             table.changed = changed
-        for changed, names in zip(self.writer.early_changed, taken.early, strict=False):
+        for changed, names in zip(self.writer.router.unrouted_changed, taken.early, strict=False):
             changed.update(names)
-        self.writer.expiries.change(taken.expiries)
+        self.writer.router.expiries.change(taken.expiries)
 
     def _number_of(self, actor: Actor) -> int:
         # It keeps its number even if nobody knows whether it was kept: else it might be kept twice.
@@ -205,16 +205,16 @@ class Recorder:
 
     def _take_early(self, taken: _Taken) -> list[tuple[SlotKind, bytes, int]]:
         writer = self.writer
-        taken.early = list(writer.early_changed)
-        writer.early_changed = ({}, {})
+        taken.early = list(writer.router.unrouted_changed)
+        writer.router.unrouted_changed = ({}, {})
         kinds = (SlotKind.PLUS, SlotKind.MINUS)
-        if writer.keys is not None:  # but for what an exception left, none: their rows go, these stay
-            return [(kind, name, amount) for kind in kinds for name, amount in writer.early[kind].items()]
+        if writer.router.keys is not None:  # but for what an exception left, none: their rows go, these stay
+            return [(kind, name, amount) for kind in kinds for name, amount in writer.router.unrouted[kind].items()]
         return [
-            (kind, name, writer.early[kind][name])
+            (kind, name, writer.router.unrouted[kind][name])
             for kind in kinds
             for name in taken.early[kind]
-            if name in writer.early[kind]
+            if name in writer.router.unrouted[kind]
         ]
 
 

@@ -43,7 +43,7 @@ class Orphan:
         writer = self.writer
         if writer is None:
             return self.given_up
-        asks = any(actor.state.probe_due or actor.phase is Phase.REOPEN for actor in writer.actors())
+        asks = any(actor.state.probe_due or actor.phase is Phase.REOPEN for actor in writer.router.actors())
         return writer.clean and writer.durable and not asks
 
     def look(self, now: float, *, closing: bool) -> None:
@@ -52,7 +52,7 @@ class Orphan:
         assert writer is not None
         writer.closing = closing
         writer.looks.used_at = now  # there are rounds all the time until it is over
-        for bucket in () if closing else writer.buckets:
+        for bucket in () if closing else writer.router.buckets:
             if bucket.current.phase is not Phase.NEW and bucket.current.delivered:
                 # Nothing more is counted here: the bucket keeps house of those before its current one.
                 bucket.begin(now)
@@ -65,7 +65,7 @@ class Orphan:
     @property
     def empty(self) -> bool:
         """All of it is told, and Redis refused none: the journal is of no use any more."""
-        return self.writer is not None and self.writer.closed and not self.writer.refusals()
+        return self.writer is not None and self.writer.closed and not self.writer.outstanding.refusals()
 
 
 def revive(stored: Stored, settings: Settings, keys: KeySpace, mint: Callable[[], str], now: float) -> Recorder:
@@ -81,16 +81,16 @@ def revive(stored: Stored, settings: Settings, keys: KeySpace, mint: Callable[[]
     settings = settings._replace(journal=settings.journal or "journal", journal_always=stored.always)
     writer = Writer(settings, Buffer(), mint)
     for name, at in stored.expiries.items():
-        writer.expiries.ask(name, at)
-    writer.expiries.take_changes()
+        writer.router.expiries.ask(name, at)
+    writer.router.expiries.take_changes()
     writer.settle(keys, now)
     seen: dict[Actor, Seen] = {}
     numbers: dict[Actor, int] = {}
     for number, kept in stored.actors.items():
-        bucket = writer.buckets[kept.head.bucket]
+        bucket = writer.router.buckets[kept.head.bucket]
         actor = _actor(
             kept,
-            Actor(bucket.number, bucket.registry, mint, settings.display, settings.delay, now, writer.expiries),
+            Actor(bucket.number, bucket.registry, mint, settings.display, settings.delay, now, writer.router.expiries),
             may_be_stale=not stored.always,
         )
         bucket.actors.insert(-1, actor)  # never the current one: it gets nothing more
@@ -103,12 +103,12 @@ def revive(stored: Stored, settings: Settings, keys: KeySpace, mint: Callable[[]
     for actor in seen:
         _gate(writer, actor)
     for (kind, name), amount in stored.early.items():
-        writer.buffer.amounts.append((name, amount if kind is SlotKind.PLUS else -amount))
-    writer.buffer.amounts += stored.calls.values()
-    writer.drain()
+        writer.accumulator.buffer.amounts.append((name, amount if kind is SlotKind.PLUS else -amount))
+    writer.accumulator.buffer.amounts += stored.calls.values()
+    writer.accumulator.drain()
     writer.calls = max(stored.calls, default=0)
     if stored.early or stored.calls:
-        writer.mark_moved()
+        writer.router.mark_moved()
     return recorder
 
 
@@ -160,11 +160,11 @@ def _actor(kept: StoredActor, actor: Actor, *, may_be_stale: bool) -> Actor:
 
 def _gate(writer: Writer, actor: Actor) -> None:
     """What goes to other shards than 0 waits until their number is published (again: nobody knows whether it was)."""
-    assert writer.gates is not None
+    assert writer.router.publication is not None
     for table in actor.tables[:2]:
         for key in list(table.dirty):
             shard = shard_of(key)
             if shard:
                 del table.dirty[key]  # else it counts as let through
-                if not writer.gates.publish(name_of(key), shard + 1, actor.bucket, key):
+                if not writer.router.publication.publish(name_of(key), shard + 1, actor.bucket, key):
                     table.dirty[key] = None

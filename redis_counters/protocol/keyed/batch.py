@@ -50,7 +50,7 @@ class KeyedBatches(KeyShards):
         for names that were not used lately.
         """
         calls = list(calls)
-        expire = self.reads.writer.expiries.known
+        expire = self.reads.writer.router.expiries.known
         for call in calls if expire else ():
             if call.name in expire and not isinstance(call, (Has, Plain)):
                 call.error = UsageError(

@@ -49,12 +49,12 @@ class KeyShards:
 
     @property
     def keys(self) -> KeySpace:
-        return self.writer.presumed_keys
+        return self.writer.router.presumed_keys
 
     def settle(self, calls: Iterable[Call]) -> Steps[None]:
         """The buckets are known. Who only reads makes no record of the namespace, and goes by his own options."""
         writer = self.writer
-        if writer.keys is not None:
+        if writer.router.keys is not None:
             return
         if any(not isinstance(call, (Has, Plain)) for call in calls):
             yield from self.reopen_namespace()
@@ -93,7 +93,7 @@ class KeyShards:
     def open(self, names: Iterable[bytes]) -> Steps[dict[bytes, CounterError]]:
         """The key shards of these counters are settled; return what went wrong, by name."""
         errors: dict[bytes, CounterError] = {}
-        waiting, of = list(names), self.writer.shards.of
+        waiting, of = list(names), self.writer.router.shards.of
         for _ in range(MOST_ATTEMPTS):
             if not waiting:
                 break
@@ -158,7 +158,7 @@ class KeyShards:
 
     def generation(self, bucket: int) -> bytes:
         """Return the generation of a registry that is to be made; none, as long as there is one."""
-        return self.writer.mint()[:5].encode() if bucket in self.lost else b""
+        return self.writer.router.mint()[:5].encode() if bucket in self.lost else b""
 
     def reply(self, raw: object, script: Script, bucket: int) -> Reply | None:
         """Return the reply; None if the bucket has no registry, so nothing was written. Raises what is refused."""

@@ -52,7 +52,8 @@ class ReadCache:
 
     def __init__(self, writer: Writer, clock: Callable[[], float]) -> None:
         self.writer = writer
-        self.ones, self.amounts = writer.buffer.ones, writer.buffer.amounts
+        self.router = writer.router
+        self.ones, self.amounts = writer.accumulator.buffer.ones, writer.accumulator.buffer.amounts
         self.clock = clock
         self.cache: dict[bytes, Snapshot] = {}
         self.fetching: dict[bytes, FetchLease] = {}
@@ -82,7 +83,7 @@ class ReadCache:
             return None
         if self.ones:
             return self._ahead(name, snapshot)
-        if snapshot.epoch != self.writer.epoch or snapshot.fresh_until <= self.clock():
+        if snapshot.epoch != self.router.epoch or snapshot.fresh_until <= self.clock():
             return None
         return snapshot.value
 
@@ -99,7 +100,7 @@ class ReadCache:
         new = self.ones[seen : seen + MOST_AHEAD]
         if value is None or len(new) == MOST_AHEAD:
             return None
-        if epoch != self.writer.epoch or snapshot.fresh_until <= self.clock():  # after the buffer, as in at_hand
+        if epoch != self.router.epoch or snapshot.fresh_until <= self.clock():  # after the buffer, as in at_hand
             return None
         if new:
             count = new.count(name)
@@ -125,7 +126,7 @@ class ReadCache:
         mine = dict.fromkeys(names, ticket)
         missing = list(mine)
         if max_age != 0 or since is not None:
-            self.writer.drain()
+            self.writer.accumulator.drain()
             for name in missing:
                 value = self._usable(name, max_age, since)
                 if value is not None:
@@ -195,26 +196,26 @@ class ReadCache:
     def value(self, name: bytes, snapshot: Snapshot) -> CounterValue:
         """Return the snapshot's value, merged with what this process counted."""
         writer = self.writer
-        if self.ones or self.amounts or writer.unabsorbed:
-            writer.drain()
-        if snapshot.epoch == writer.epoch and snapshot.value is not None:
+        if self.ones or self.amounts or writer.accumulator.unabsorbed:
+            writer.accumulator.drain()
+        if snapshot.epoch == self.router.epoch and snapshot.value is not None:
             return snapshot.value
         return self._merged(name, snapshot)
 
     def _merged(self, name: bytes, snapshot: Snapshot) -> CounterValue:
         """As `value`, made anew; the buffer is empty."""
-        writer = self.writer
+        router, keys = self.router, self.router.keys
         value, pending, largest = snapshot.counted, 0, 0
-        if not writer.accepted:
+        if not self.writer.accumulator.accepted:
             pass  # this process has counted nothing, of any name
-        elif writer.keys is None:
-            largest = writer.early[0].get(name, 0)
-            pending = largest - writer.early[1].get(name, 0)
+        elif keys is None:
+            largest = router.unrouted[0].get(name, 0)
+            pending = largest - router.unrouted[1].get(name, 0)
             value += pending
         else:
-            places, buckets = snapshot.places, writer.buckets
-            if len(places) != writer.shards.of(name):
-                places = [writer.keys.shard_key(name, shard) for shard in range(writer.shards.of(name))]
+            places, buckets = snapshot.places, router.buckets
+            if len(places) != router.shards.of(name):
+                places = [keys.shard_key(name, shard) for shard in range(router.shards.of(name))]
             for bucket, key in places:
                 for actor in buckets[bucket].actors:
                     plus, minus, _ = actor.tables
@@ -229,7 +230,7 @@ class ReadCache:
                 value -= snapshot.twice(buckets)
         merged = snapshot.value = made_value(value, snapshot.as_of, pending)
         # Where a slot is nearly full, what waits in the buffer may not fit: each read looks whether it does.
-        snapshot.epoch = -1 if largest > NEARLY_FULL else writer.epoch
+        snapshot.epoch = -1 if largest > NEARLY_FULL else router.epoch
         return merged
 
 

@@ -69,7 +69,7 @@ class Reads(ReadCache):
         """
         writer, cache = self.writer, self.cache
         names = list(names)
-        if writer.keys is None:
+        if self.router.keys is None:
             (raw,) = yield [look_up_namespace(writer.settings)]
             self.settle(raw)
         records = SeenRecords()
@@ -77,7 +77,7 @@ class Reads(ReadCache):
         while True:
             attempts += 1
             page = self._begin(names)
-            settled, seen = writer.keys is not None, writer.turns
+            settled, seen = self.router.keys is not None, writer.turns
             doubts: Doubts = {}
             refused: dict[bytes, Refused] = {}
             as_before, want = yield from self._fetch_page(page, records, doubts, refused)
@@ -99,8 +99,8 @@ class Reads(ReadCache):
         if not settled:
             for snapshot in snapshots:
                 snapshot.places = []  # there may be another number of buckets after all
-        writer.drain()
-        if as_before and not writer.accepted:
+        writer.accumulator.drain()
+        if as_before and not writer.accumulator.accepted:
             values = dict(zip(names, page.values))  # noqa: B905 - of the same length
         else:
             values = {name: self._merged(name, snapshot) for name, snapshot in zip(names, snapshots, strict=True)}
@@ -111,7 +111,7 @@ class Reads(ReadCache):
             if name in values and since >= page.taken:
                 del cache[name]
         forget_oldest(cache, MOST_CACHED)
-        if len(writer.shards.known) >= self.most_known:
+        if len(self.router.shards.known) >= self.most_known:
             self._forget_shards()
         self.snapshots += len(snapshots)
         if refused:
@@ -122,22 +122,22 @@ class Reads(ReadCache):
     def _begin(self, names: list[bytes]) -> PageRead:
         """Return what is to be asked for now."""
         writer = self.writer
-        writer.drain()
+        writer.accumulator.drain()
         taken = writer.looks.used_at = self.clock()
         # Up to a tenth less, by chance, so that processes do not refresh in step.
         fresh_until = taken + writer.settings.max_age * (1 - 0.1 * self.chance())
         as_of = self.wall()
         every, told = self._places(names), None
-        if writer.keys is not None and writer.accepted:
-            told = [acknowledged(writer.buckets, places) for places in every]
-        return PageRead(names, every, told, self.sums, taken, as_of, fresh_until, writer.drops, writer.epoch)
+        if self.router.keys is not None and writer.accumulator.accepted:
+            told = [acknowledged(self.router.buckets, places) for places in every]
+        return PageRead(names, every, told, self.sums, taken, as_of, fresh_until, writer.drops, self.router.epoch)
 
     def _forget_shards(self) -> None:
         """Of counters that are neither read nor counted at present, numbers of shards are not kept for ever."""
-        shards = self.writer.shards
-        self.writer.drain()
+        shards = self.router.shards
+        self.writer.accumulator.drain()
         for name in list(shards.known):
-            if name not in self.cache and name not in self.fetching and not self.writer.owns(name):
+            if name not in self.cache and name not in self.fetching and not self.router.owns(name):
                 shards.forget(name)
         self.most_known = max(MOST_KNOWN, 2 * len(shards.known))
 
@@ -153,7 +153,7 @@ class Reads(ReadCache):
         """Return where the shards of each of these counters are, as far as they are known."""
         before, more = self.cache.get, self._more_places
         every: list[list[Place]] = []
-        for name, width in zip(names, self.writer.shards.widths(names), strict=True):
+        for name, width in zip(names, self.router.shards.widths(names), strict=True):
             snapshot = before(name)
             if snapshot is not None and len(places := snapshot.places) == width:
                 every.append(places)
@@ -162,7 +162,7 @@ class Reads(ReadCache):
         return every
 
     def _more_places(self, name: bytes, start: int, stop: int) -> list[Place]:
-        keys = self.writer.presumed_keys
+        keys = self.router.presumed_keys
         return [keys.shard_key(name, shard) for shard in range(start, stop)]
 
     def _ask_registries(
@@ -177,8 +177,8 @@ class Reads(ReadCache):
         round, by every actor; until then own totals count in full.
         """
         writer = self.writer
-        assert writer.keys is not None
-        registries = writer.keys.registries
+        assert self.router.keys is not None
+        registries = self.router.keys.registries
         commands: list[Command] = []
         for actor, slots in doubts.values():
             commands.extend(hmget(key, (actor.id + SIGNS[table.kind],)) for table, key in slots)
@@ -217,7 +217,7 @@ class Reads(ReadCache):
 
         Return whether that is what was read last, and which shards there are besides.
         """
-        buckets, shards = self.writer.presumed_keys.buckets, self.writer.shards
+        buckets, shards = self.router.presumed_keys.buckets, self.router.shards
         learned = shards.learned
         texts: list[Any] = yield from ask_for(page.keys(), grouped=self.grouped, meanwhile=page.prepare)
         page.prepare()
@@ -234,16 +234,16 @@ class Reads(ReadCache):
         An own slot may have come into being meanwhile, and with it the buckets.
         """
         writer = self.writer
-        return writer.buckets if writer.accepted and len(writer.buckets) == buckets else None
+        return self.router.buckets if writer.accumulator.accepted and len(self.router.buckets) == buckets else None
 
     def _fetch_more(
         self, want: list[Want], records: SeenRecords, doubts: Doubts, refused: dict[bytes, Refused]
     ) -> Generator[list[Command], list[object], list[Want]]:
         """Add what Redis holds of these shards to their snapshots; return which more there are."""
-        writer, buckets = self.writer, self.writer.presumed_keys.buckets
-        if writer.keys is not None and writer.accepted:
+        writer, buckets = self.writer, self.router.presumed_keys.buckets
+        if self.router.keys is not None and writer.accumulator.accepted:
             for _name, snapshot, places in want:
-                snapshot.acknowledged = {**snapshot.acknowledged, **acknowledged(writer.buckets, places)}
+                snapshot.acknowledged = {**snapshot.acknowledged, **acknowledged(self.router.buckets, places)}
         keys = [key for _name, _snapshot, places in want for _bucket, key in places]
         texts = yield from ask_for(keys, grouped=self.grouped)
         return self._take(want, texts, buckets, records, doubts, refused)
@@ -258,7 +258,7 @@ class Reads(ReadCache):
         refused: dict[bytes, Refused],
     ) -> list[Want]:
         """Add the fields of these shards to their snapshots; return which more there are, but of what is refused."""
-        writer, learned, own = self.writer, self.writer.shards, self._own(buckets)
+        learned, own = self.router.shards, self._own(buckets)
         more: list[Want] = []
         at = 0
         for name, snapshot, places in want:
@@ -278,7 +278,7 @@ class Reads(ReadCache):
             if told > 1:
                 learned.learn(name, told)
             if not first and told < len(places) and not _counted_apart(name, raws, told):
-                writer.follow(name, told)
+                self.router.follow(name, told)
             if not learned.single and learned.of(name) > len(snapshot.places):  # a handle may have asked for more too
                 if not first:
                     snapshot.copies = copies_in(pairs_of(raws[0], name))

@@ -91,15 +91,15 @@ def inspect(reads: Reads, name: Name) -> Generator[list[Command], list[object], 
     A shard that is refused does not keep the others from being shown: the error has them.
     """
     raw_name, writer = name_bytes(name), reads.writer
-    if writer.keys is None:
+    if writer.router.keys is None:
         (raw,) = yield [look_up_namespace(writer.settings)]
         reads.settle(raw)
-    keys = writer.presumed_keys
+    keys = writer.router.presumed_keys
     parts: tuple[ShardView, ...] = ()
     refused: list[Refused] = []
     copies: Copies = {}
     value = shard = 0
-    shards = max(1, writer.shards.of(raw_name))
+    shards = max(1, writer.router.shards.of(raw_name))
     while shard < shards:
         bucket, key = keys.shard_key(raw_name, shard)
         (raw,) = yield [_whole(key)]

@@ -59,10 +59,10 @@ def take_away(reads: Reads, name: bytes, taken: Taken, *, delete: bool) -> Steps
     Raises: WrongType, NotPermitted, Refused, Unavailable; some of it may be done then, and ``taken`` says how much.
     """
     writer = reads.writer
-    if writer.keys is None:
+    if writer.router.keys is None:
         (raw,) = all_answered((yield [look_up_namespace(writer.settings)]))
         reads.settle(raw)
-    keys = writer.presumed_keys
+    keys = writer.router.presumed_keys
     (raw,) = all_answered((yield [hgetall(keys.shard_key(name, 0)[1])]))
     try:
         fields = dict(pairs_of(raw, name))
@@ -73,9 +73,9 @@ def take_away(reads: Reads, name: bytes, taken: Taken, *, delete: bool) -> Steps
     if fields.get(b"z", b"-") != b"-":  # a narrowing has begun: what it copies from now on would come back
         bucket, key = keys.shard_key(name, 0)
         shard0 = (keys.registries[bucket], keys.index(bucket), key)
-        (raw,) = yield [Command(Script.SHARDS_WIDEN, shard0, (writer.mint()[:5].encode(), told))]
+        (raw,) = yield [Command(Script.SHARDS_WIDEN, shard0, (writer.router.mint()[:5].encode(), told))]
         raise_refused(reply_of(raw, Script.SHARDS_WIDEN), key)
-    width = max(writer.shards.of(name), told, copied_shards(copies))
+    width = max(writer.router.shards.of(name), told, copied_shards(copies))
     others = list(range(1, width))
     refused: list[CounterError] = []
     done: list[int] = []
@@ -146,9 +146,9 @@ def _entries(raw: object, key: bytes) -> Entries:
 
 def _expect_no_slots(writer: Writer, name: bytes, shards: list[int]) -> None:
     """The own slots in these shards are gone: what is counted next is told with a floor, and nobody is startled."""
-    for shard in shards if writer.keys is not None else ():
-        bucket, key = writer.presumed_keys.shard_key(name, shard)
-        for actor in writer.buckets[bucket].actors:
+    for shard in shards if writer.router.keys is not None else ():
+        bucket, key = writer.router.presumed_keys.shard_key(name, shard)
+        for actor in writer.router.buckets[bucket].actors:
             for table in actor.tables[:2]:
                 if key in table.acknowledged:
                     table.floored.add(key)

@@ -92,23 +92,23 @@ class Growth:
     def _look(self) -> Steps:
         """Learn what others say of these counters, and measure some."""
         writer, names, self._pause = self.writer, self.writer.frequent.take(), 0.0
-        keys = writer.keys
+        keys = writer.router.keys
         assert keys is not None  # something was flushed
         told = yield [hmget(keys.shard_key(name, 0)[1], (b"k",)) for name in names]
         for name, raw in zip(names, told, strict=True):
             shards = _told(raw)
             if shards > 1:
-                writer.shards.learn(name, shards)
+                writer.router.shards.learn(name, shards)
         yield from self._measure([name for name in names if self._is_wanted(name, keys.buckets)], keys)
 
     def _is_wanted(self, name: bytes, buckets: int) -> bool:
-        return self.writer.shards.of(name) < most_shards(buckets) and (
+        return self.writer.router.shards.of(name) < most_shards(buckets) and (
             self.chance() * self.slots.get(name, 0) < LOOKERS
         )
 
     def _measure(self, names: list[bytes], keys: KeySpace) -> Steps:
         """The counters have as many shards as their rates ask for."""
-        settings, of = self.writer.settings, self.writer.shards.of
+        settings, of = self.writer.settings, self.writer.router.shards.of
         rates = dict.fromkeys(names, math.inf)
         before: dict[bytes, Slots] = {}
         at = 0.0
@@ -140,10 +140,10 @@ class Growth:
             del self.slots[next(iter(self.slots))]
 
     def _grow(self, name: bytes, rate: float, shards: int) -> None:
-        writer, before = self.writer, self.writer.shards.of(name)
+        writer, before = self.writer, self.writer.router.shards.of(name)
         if shards <= before:
             return
-        writer.raise_shards(name, shards)
+        writer.router.raise_shards(name, shards)
         writer.grown += 1
         shown = name_shown(name)
         what = f"counter {quoted(name)}: {rate:,.0f} slot updates a second, {shards} shards instead of {before}"

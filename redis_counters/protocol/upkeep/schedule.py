@@ -114,11 +114,11 @@ class Housekeeping:
 
     def _whole(self, shards: Sequence[bytes] | None) -> Steps:
         writer = self.writer
-        if writer.keys is None:
+        if writer.router.keys is None:
             (raw,) = yield [look_up_namespace(writer.settings)]
             if not self.reads.settle(raw):
                 return
-        keys = writer.keys
+        keys = writer.router.keys
         assert keys is not None
         if shards is None:
             yield from one_pass(keys, self.upkeep, self.report, period=int(self.period), patient=True)

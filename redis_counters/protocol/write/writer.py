@@ -13,16 +13,18 @@ from redis_counters.errors import CounterError, NotRecorded, quoted
 from redis_counters.events import Event, EventKind
 from redis_counters.protocol.wire.commands import CONTRACTS, Command, ErrorReply, Script
 from redis_counters.protocol.wire.durability import confirm, shortfall
-from redis_counters.protocol.wire.keys import name_of, shard_of
+from redis_counters.protocol.wire.keys import KeySpace, name_of, shard_of
 from redis_counters.protocol.wire.refusals import error_for, raise_refused, refusal, surely_not_applied
 from redis_counters.protocol.wire.replies import Reply
 from redis_counters.protocol.wire.settings import Settings
 from redis_counters.protocol.wire.values import name_shown
+from redis_counters.protocol.write.accumulator import Accumulator
 from redis_counters.protocol.write.actor import Actor
 from redis_counters.protocol.write.buffer import Buffer
 from redis_counters.protocol.write.frequent import Frequent
 from redis_counters.protocol.write.looks import Looks, holds
 from redis_counters.protocol.write.outstanding import Outstanding
+from redis_counters.protocol.write.router import Router
 from redis_counters.protocol.write.sealed import Sealed
 from redis_counters.protocol.write.shard_publication import ShardPublication
 from redis_counters.protocol.write.slot_totals import ALL, SlotKind
@@ -39,11 +41,14 @@ class Request(NamedTuple):
     command: Command
 
 
-class Writer(Outstanding):
+class Writer:
     """All that a client has counted and not let go of, on its way to Redis."""
 
     def __init__(self, settings: Settings, buffer: Buffer, mint: Callable[[], str]) -> None:
-        super().__init__(settings, buffer, mint)
+        self.settings = settings
+        self.router = Router(settings, mint)
+        self.accumulator = Accumulator(self.router, buffer)
+        self.outstanding = Outstanding(self.accumulator)
         self.errors: list[CounterError] = []  # of this round
         self.events: list[Event] = []  # for the driver to publish
         self.drops = 0  # times that own state was let go of: earlier snapshots may lack it
@@ -55,19 +60,30 @@ class Writer(Outstanding):
         self.folds = 0  # fold requests sent
         self.uncertain = 0  # times that nobody could tell how far an actor got
         self.grown = 0  # times that a counter got more shards for what it is written to
-        self.frequent = Frequent(self.shards)
+        self.frequent = Frequent(self.router.shards)
         self.looks = Looks()
         self._accepted_before = 0  # by the beginning of the last round
         self.closing = False
+        self.doubtful = False  # a registry was lost: the namespace's record may be lost with it
+        self.calls = 0  # the last call that was recorded by itself, and is in the totals
         self.interrupted_round = False  # a round was ended in the middle of something, see `requeue_all`
         self.round_open = False  # the round's batch has not all its places yet
         self.full = False  # as many names wait as are allowed to
         self._turn = 0
 
+    def settle(self, keys: KeySpace, now: float) -> None:
+        """The buckets are known: what was counted so far goes there.
+
+        Raises: SchemaMismatch if they are known already, and were others.
+        """
+        self.doubtful = False
+        if self.router.settle(keys, now):
+            self.accumulator.route_unrouted()
+
     def absorb(self) -> None:
         """As `drain`; also sees whether the buffer is full. Cost: also O(buckets)."""
-        self.drain()
-        self.full = self.waiting() >= self.settings.max_pending
+        self.accumulator.drain()
+        self.full = self.outstanding.waiting() >= self.settings.max_pending
 
     @property
     def turns(self) -> tuple[int, int, int]:
@@ -83,26 +99,26 @@ class Writer(Outstanding):
         instead of once per interval. Buckets that failed may try again.
         """
         self.errors = []
-        if self.shards.growing:
+        if self.router.shards.growing:
             self.frequent.new_round(now)
-        for bucket in self.buckets:
+        for bucket in self.router.buckets:
             bucket.failed = False
         if not self.durable:  # a confirmation speaks of its own connection: that must have written last
             self.probe_all()
-        self.drain_amounts()
-        self.take_batch()
+        self.accumulator.drain_amounts()
+        self.accumulator.take_batch()
         self.round_open = True
         self._stop_at(ALL)
         self.place_some()
-        if self.accepted != self._accepted_before:
-            self._accepted_before, self.looks.used_at = self.accepted, now
-        actors = self.actors_in_use()
+        if self.accumulator.accepted != self._accepted_before:
+            self._accepted_before, self.looks.used_at = self.accumulator.accepted, now
+        actors = self.router.actors_in_use()
         if self.looks.due(actors, now):
             self.looks.begin(actors, now)
 
     def _stop_at(self, most: int) -> None:
         """What is dirty now is for this round, up to that position; what comes later is for the next one."""
-        for bucket in self.buckets:
+        for bucket in self.router.buckets:
             for actor in bucket.actors:
                 for table in actor.tables:
                     table.stop = most or table.taken + len(table.dirty)
@@ -112,42 +128,42 @@ class Writer(Outstanding):
 
         What is not acknowledged is sent again, as by a fail-over, but for what Redis refused; nothing is on its way.
         """
-        for bucket in self.buckets:
+        for bucket in self.router.buckets:
             bucket.busy = False
             for actor in bucket.actors:
                 for table in actor.tables:
                     table.send_again()
-        gates = self.gates
-        if gates is not None:
-            for key0 in list(gates.waiting):
-                bucket0, _ = gates.keys.shard_key(name_of(key0), 0)
-                told = self.buckets[bucket0].tables[SlotKind.SHARDS].acknowledged.get(key0, 0)
+        publication = self.router.publication
+        if publication is not None:
+            for key0 in list(publication.waiting):
+                bucket0, _ = publication.keys.shard_key(name_of(key0), 0)
+                told = self.router.buckets[bucket0].tables[SlotKind.SHARDS].acknowledged.get(key0, 0)
                 if told:
-                    gates.answered(key0, told, None)
+                    publication.answered(key0, told, None)
         self.interrupted_round = False
 
     def place_some(self) -> None:
         """One chunk's worth of the round's batch has its places, so that sending need not wait for all of it."""
         if not self.round_open:
             return
-        if self.unplaced:
-            self.place(self.settings.max_batch)
-        if not self.unplaced:
+        if self.accumulator.unplaced:
+            self.accumulator.place(self.settings.max_batch)
+        if not self.accumulator.unplaced:
             self.round_open = False
             self._stop_at(0)
-            self.full = self.waiting() >= self.settings.max_pending
+            self.full = self.outstanding.waiting() >= self.settings.max_pending
 
     def next_request(self, now: float) -> Request | None:
         """Return what to send next, of a bucket that waits for no answer; buckets take turns."""
         durable = self.durable
-        for bucket in self.buckets_in_use(self._turn):
+        for bucket in self.router.buckets_in_use(self._turn):
             if bucket.busy or bucket.failed:
                 continue
             if self.closing and durable:
                 bucket.close(now)
             elif not self.closing and bucket.keep_house(now, may_end=durable):
                 self.drops += 1  # a snapshot from before may have it under the old actor
-                self.epoch += 1
+                self.router.epoch += 1
             for actor in list(bucket.actors):
                 if actor.state.phase is Phase.DONE:
                     self._drop(actor)
@@ -159,13 +175,13 @@ class Writer(Outstanding):
                 if command is not None:
                     bucket.busy = True
                     self.folds += command.script is Script.SLOTS_FOLD
-                    self._turn = (bucket.number + 1) % len(self.buckets)
+                    self._turn = (bucket.number + 1) % len(self.router.buckets)
                     return Request(actor, command)
         return None
 
     def answered(self, request: Request, raw: object, now: float) -> None:
         """Take in the answer to a request. Raises nothing: what went wrong is in `errors`."""
-        actor, bucket = request.actor, self.buckets[request.actor.bucket]
+        actor, bucket = request.actor, self.router.buckets[request.actor.bucket]
         script = request.command.script
         if script is None:
             bucket.busy = False
@@ -190,7 +206,7 @@ class Writer(Outstanding):
         bucket.busy = False
         if actor.state.phase is Phase.DONE:
             self._drop(actor)
-        self.epoch += 1
+        self.router.epoch += 1
 
     def _answer(self, actor: Actor, reply: Reply, script: Script, now: float) -> None:
         chunk, base, healing = actor.unknown, actor.base, actor.state.healing
@@ -211,13 +227,13 @@ class Writer(Outstanding):
             self._tell(EventKind.REOPENED, actor, "was silent and taken for gone, but its process lives: it goes on")
         elif healing and not actor.state.healing:
             self._tell(EventKind.HEALED, actor, "Redis has confirmed again what it had lost")
-        gates = self.gates
-        if script is not Script.SLOTS_MERGE or chunk is None or gates is None:
+        publication = self.router.publication
+        if script is not Script.SLOTS_MERGE or chunk is None or publication is None:
             return
         if reply.word == "SEALED":
             for number, id in reply.pairs():
                 _kind, key = chunk.item(number)
-                self._unseal(actor, key, id, gates)
+                self._unseal(actor, key, id, publication)
         if reply.word == "MISSING":
             for number in reply.numbers():
                 _kind, key = chunk.item(number)
@@ -226,24 +242,24 @@ class Writer(Outstanding):
                     EventKind.SHARD_MISSING, actor, f"counter {quoted(name)} was deleted, expired or evicted", name
                 )
                 if shard_of(key):
-                    gates.publish_again(key)
+                    publication.publish_again(key)
         if reply.word != "OK":
             return
         self.flushes += 1
         self.flushed += len(chunk)
-        self.full = self.full and self.waiting() >= self.settings.max_pending
-        if self.shards.growing:
+        self.full = self.full and self.outstanding.waiting() >= self.settings.max_pending
+        if self.router.shards.growing:
             self.frequent.flushed(chunk.totals)
         for key0, shards in chunk.totals[SlotKind.SHARDS].items():
-            gates.answered(key0, shards, actor.tables[SlotKind.SHARDS].refused.get(key0))
+            publication.answered(key0, shards, actor.tables[SlotKind.SHARDS].refused.get(key0))
         for key in actor.refused_now:
             self.errors.extend(refusal(key, table.refused[key]) for table in actor.tables if key in table.refused)
 
-    def _unseal(self, actor: Actor, key: bytes, id: bytes, gates: ShardPublication) -> None:
+    def _unseal(self, actor: Actor, key: bytes, id: bytes, publication: ShardPublication) -> None:
         """The shard takes no counts, for its counter was given fewer: shard 0 is told of it, then it is unsealed."""
-        bucket0, key0 = gates.keys.shard_key(name_of(key), 0)
-        actor.sealed[key] = Sealed(id, gates.keys.registries[bucket0], key0, shard_of(key) + 1)
-        gates.publish_again(key)  # which is told again after a fail-over, too
+        bucket0, key0 = publication.keys.shard_key(name_of(key), 0)
+        actor.sealed[key] = Sealed(id, publication.keys.registries[bucket0], key0, shard_of(key) + 1)
+        publication.publish_again(key)  # which is told again after a fail-over, too
 
     def see_memory(self, raw: object) -> None:
         """Warn if the server may evict counters (INFO memory; who may not ask does without)."""
@@ -278,17 +294,17 @@ class Writer(Outstanding):
 
     def probe_all(self) -> None:
         """Every actor is to see whether Redis still has what it acknowledged."""
-        for actor in self.actors_in_use():
+        for actor in self.router.actors_in_use():
             actor.state.on(ActorEvent.PROBE_WANTED if holds(actor) else ActorEvent.PROBE_OVER)
 
     def look_all(self) -> None:
         """Every actor is to see whether Redis still has its record, and that it is not behind."""
-        for actor in self.actors_in_use():
+        for actor in self.router.actors_in_use():
             actor.state.on(ActorEvent.LOOK_WANTED if holds(actor) else ActorEvent.LOOK_OVER)
 
     def unanswered(self, request: Request) -> None:
         """The connection broke or the time is over: what was sent may or may not have been applied."""
-        bucket = self.buckets[request.actor.bucket]
+        bucket = self.router.buckets[request.actor.bucket]
         bucket.busy = False
         bucket.failed = True
 
@@ -312,9 +328,9 @@ class Writer(Outstanding):
         """The actor is at its end: Redis has all of it, and its own state is let go of."""
         if actor.state.outcome_unknown:
             self._doubt(actor, "its registry was lost while it was folded")
-        self.buckets[actor.bucket].actors.remove(actor)
+        self.router.buckets[actor.bucket].actors.remove(actor)
         self.drops += 1
-        self.epoch += 1
+        self.router.epoch += 1
 
     def _move_on(self, actor: Actor, reply: Reply, now: float) -> None:
         gone = reply.word == "GONE"
@@ -342,7 +358,7 @@ class Writer(Outstanding):
                 actor,
                 "was silent, taken for gone and folded; what had not arrived is sent by a new one",
             )
-        self.buckets[actor.bucket].move_on(actor, rest, now)
+        self.router.buckets[actor.bucket].move_on(actor, rest, now)
         self.drops += 1
 
     def _tell(self, kind: EventKind, actor: Actor, what: str, counter: str | bytes | None = None) -> None:
@@ -357,8 +373,9 @@ class Writer(Outstanding):
     @property
     def clean(self) -> bool:
         """Nothing waits to be sent now."""
-        waits = self.interrupted_round or self.buffer or self.unabsorbed or any(self.early)
-        return not waits and all(actor.clean for actor in self.actors_in_use())
+        counting = self.accumulator
+        waits = self.interrupted_round or counting.buffer or counting.unabsorbed or any(self.router.unrouted)
+        return not waits and all(actor.clean for actor in self.router.actors_in_use())
 
     @property
     def closed(self) -> bool:
@@ -368,15 +385,15 @@ class Writer(Outstanding):
             and self.durable
             and all(
                 not actor.delivered or (actor is bucket.current and actor.phase is Phase.NEW)
-                for bucket in self.buckets_in_use()
+                for bucket in self.router.buckets_in_use()
                 for actor in bucket.actors
             )
         )
 
     def house_due(self, now: float) -> bool:
         """True if some actor should be looked at for rotation, may end, or should ask what Redis has."""
-        if any(len(bucket.actors) > 1 or bucket.due(now) for bucket in self.buckets_in_use()):
+        if any(len(bucket.actors) > 1 or bucket.due(now) for bucket in self.router.buckets_in_use()):
             return True
-        actors = self.actors_in_use()
+        actors = self.router.actors_in_use()
         asks = any(actor.state.probe_due and actor.state.phase is Phase.ACTIVE for actor in actors)
         return asks or self.looks.due(actors, now)
