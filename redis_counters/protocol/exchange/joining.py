@@ -17,14 +17,13 @@ from collections.abc import Callable, Generator, Sequence
 from redis_counters.crdt.shard_copies import copies_in
 from redis_counters.errors import Unavailable
 from redis_counters.protocol.exchange.asks import SOURCE, reply_from
-from redis_counters.protocol.upkeep.folding import NAMES, ask_for_run, bucket_finder, run_of, shards_pattern
+from redis_counters.protocol.upkeep.key_walk import Visit, walk_once
 from redis_counters.protocol.wire.answers import list_of, reply_of
 from redis_counters.protocol.wire.commands import Argument, Command, Script, hgetall, hmget, pieces
 from redis_counters.protocol.wire.keys import KeySpace, name_of
 from redis_counters.protocol.wire.marks import JOINED
 from redis_counters.protocol.wire.refusals import of_counter
-from redis_counters.protocol.wire.registry import scan, scanned
-from redis_counters.protocol.wire.replies import BadReply, Reply
+from redis_counters.protocol.wire.replies import Reply
 from redis_counters.protocol.wire.shard_fields import pairs_of
 
 STAMPED = b"v"  # a field of a registry
@@ -33,7 +32,6 @@ MAX_COMMANDS = 100  # of one step
 MAX_WALKS = 5  # until no server fails over during one
 
 Walk = Generator[list[Command], list[object], None]
-Visit = Callable[[dict[int, list[bytes]]], Walk]
 
 
 def ask_all(commands: Sequence[Command]) -> Generator[list[Command], list[object], list[object]]:
@@ -79,43 +77,15 @@ def walk_over(keys: KeySpace, buckets: list[int], visit: Visit) -> Walk:
     If a server has failed over meanwhile, the walk begins again: another server has its keys in another order.
     Raises: Unavailable, if that happens again and again.
     """
+
+    def on_page(found: dict[int, list[bytes]]) -> Walk:
+        if found:
+            yield from visit(found)
+
     for _ in range(MAX_WALKS):
-        if (yield from _walk_once(keys, buckets, visit)):
+        if (yield from walk_once(keys, buckets, on_page)):
             return
     raise Unavailable("no walk over all keys was complete: servers fail over again and again; to be repeated")
-
-
-def _walk_once(keys: KeySpace, buckets: list[int], visit: Visit) -> Generator[list[Command], list[object], bool]:
-    """Return whether it was complete."""
-    bucket_of, wanted = bucket_finder(keys), set(buckets)
-    servers = yield from _servers(keys, buckets)
-    walked: set[bytes] = set()
-    for bucket in buckets:
-        if servers[bucket] and servers[bucket] in walked:
-            continue
-        walked.add(servers[bucket])
-        cursor = b"0"
-        while True:
-            (raw,) = yield [scan(cursor, shards_pattern(keys.namespace), NAMES, keys.registries[bucket])]
-            page = scanned(raw, fields=False)
-            if page is None:
-                raise BadReply("SCAN has told nothing")
-            cursor, names = page
-            found: dict[int, list[bytes]] = {}
-            for key in names:
-                if (of := bucket_of(key)) in wanted:
-                    found.setdefault(of, []).append(key)
-            if found:
-                yield from visit(found)
-            if cursor == b"0":
-                break
-    return servers == (yield from _servers(keys, buckets))
-
-
-def _servers(keys: KeySpace, buckets: list[int]) -> Generator[list[Command], list[object], dict[int, bytes]]:
-    """Return which run of which server has each bucket."""
-    answers = yield from ask_all([ask_for_run(keys.registries[bucket]) for bucket in buckets])
-    return dict(zip(buckets, map(run_of, answers), strict=True))
 
 
 def _stamp_all(keys: KeySpace, found: dict[int, list[bytes]], mint: Callable[[], str]) -> Walk:

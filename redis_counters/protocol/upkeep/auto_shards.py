@@ -15,10 +15,12 @@ some of all do in each period. A larger K is told like any other: published in s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 
 from redis_counters.errors import CounterError, quoted
 from redis_counters.events import Event, EventKind
+from redis_counters.protocol.upkeep.key_walk import Steps
+from redis_counters.protocol.upkeep.stepper import Stepper
 from redis_counters.protocol.wire.answers import list_of
 from redis_counters.protocol.wire.commands import Command, hmget
 from redis_counters.protocol.wire.keys import KeySpace
@@ -34,7 +36,6 @@ LOOKERS = 4  # processes that measure in a period, about, however many there are
 MOST_REMEMBERED = 1_000  # counters whose number of slots is known from the last look
 
 Slots = dict[tuple[bytes, bytes], bytes]  # a shard's key and a slot's field -> its total, as it stands there
-Steps = Generator[list[Command], list[object], None]
 
 
 class Growth:
@@ -48,14 +49,13 @@ class Growth:
         self.clock = clock
         self.chance = chance
         self.slots: dict[bytes, int] = {}  # of a counter, when it was last looked at
-        self._steps: Steps | None = None
-        self._answers: list[object] | None = None
+        self._stepper = Stepper()
         self._pause = 0.0  # before the next step
         self._next = clock()
 
     def wait(self) -> float:
         """Return in how many seconds there is something to do; infinity if no counter is flushed that may grow."""
-        if self._steps is None and not self.writer.frequent.found:
+        if not self._stepper.begun and not self.writer.frequent.found:
             return math.inf
         return max(0.0, self._next - self.clock())
 
@@ -63,30 +63,24 @@ class Growth:
         """Return what to send now, to be `answered` or `abandoned`; None if there is nothing to do."""
         if self.wait() > 0:
             return None
-        if self._steps is None:
-            self._steps = self._look()
-        steps, answers = self._steps, self._answers
-        self._answers = None
-        try:
-            return next(steps) if answers is None else steps.send(answers)
-        except (StopIteration, CounterError):  # what cannot be read today is looked at in another period
+        if not self._stepper.begun:
+            self._stepper.begin(self._look())
+        commands = self._stepper.commands()
+        if commands is None:
             self._end()
-            return None
+        return commands
 
     def answered(self, answers: list[object]) -> None:
         """Take in the answers to the commands."""
-        if self._steps is not None:  # else abandoned meanwhile
-            self._answers = answers
+        if self._stepper.answered(answers):
             self._next = self.clock() + self._pause
 
     def abandoned(self) -> None:
         """The answers will not come."""
-        if self._steps is not None:
-            self._steps.close()
+        if self._stepper.abandon():
             self._end()
 
     def _end(self) -> None:
-        self._steps = self._answers = None
         self._next = self.clock() + PERIOD * (0.75 + 0.5 * self.chance())
 
     def _look(self) -> Steps:

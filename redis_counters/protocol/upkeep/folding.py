@@ -1,32 +1,28 @@
-"""Folding what is to be folded, wherever it is: in given shards, or in a walk over the names of all keys.
+"""Folding what is to be folded, wherever it is: in given shards, or in a walk over all keys.
 
 The part of the janitor that looks at counters; `janitor` says who is to be folded, and when.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from typing import NamedTuple, TypeVar
 
 from redis_counters.errors import NotPermitted
+from redis_counters.protocol.upkeep.key_walk import COMMANDS, Steps, walk_once
 from redis_counters.protocol.wire.answers import reply_of
 from redis_counters.protocol.wire.commands import Command, ErrorReply, Script, pieces
 from redis_counters.protocol.wire.keys import KeySpace, meta_key
 from redis_counters.protocol.wire.refusals import error_for
-from redis_counters.protocol.wire.registry import PIECE, actors_in, hscan, scan, scanned
-from redis_counters.protocol.wire.replies import BadReply
+from redis_counters.protocol.wire.registry import PIECE, actors_in, hscan, scanned
 from redis_counters.protocol.wire.settings import Settings
 
-NAMES = 250  # of keys that are looked at at a time
 HASHES = 50  # that are read at a time
 SLOTS = 250  # that one step folds
-COMMANDS = 100  # of one step
 RENEWAL = 100  # steps of a walk after which the lease is renewed
 
-Steps = Generator[list[Command], list[object], None]
 Who = tuple[int, bytes]  # bucket, actor
 
 T = TypeVar("T")
@@ -85,76 +81,29 @@ def lease(keys: KeySpace, period: int) -> Generator[list[Command], list[object],
 def walk(
     keys: KeySpace, plans: list[Plan], upkeep: Upkeep, report: JanitorReport, *, dry_run: bool
 ) -> Generator[list[Command], list[object], bool]:
-    """Fold whoever is wanted, in all counters. Returns whether nothing of them is left.
-
-    The walk is over the keys of one server, and in a cluster over those of one after the other: wherever a bucket lies
-    that somebody is wanted in.
-    """
+    """Fold the wanted actors, in all counters. Return whether nothing of them is left."""
     wanted = {bucket: plan for bucket, plan in enumerate(plans) if plan.wanted}
+    steps = 0
+
+    def visit(found: dict[int, list[bytes]]) -> Steps:
+        nonlocal steps
+        steps += 1
+        for some in pieces([(bucket, key) for bucket, shards in found.items() for key in shards], HASHES):
+            yield from _fold_in(some, wanted, upkeep, report, dry_run=dry_run)
+            steps += 1
+        if steps >= RENEWAL and not dry_run:
+            steps = 0
+            yield from lease(keys, 0)
+
     report.walking = True
-    servers: dict[int, bytes] = {}
-    for bucket, plan in wanted.items():  # all before the first walk: a bucket may move to where one has been already
-        servers[bucket] = yield from _server(plan.registry)
-    walked: set[bytes] = set()
-    for bucket, plan in wanted.items():
-        server = servers[bucket]
-        if not server or server not in walked:  # who does not say which one it is may be another
-            yield from _walk_over(plan.registry, keys, wanted, upkeep, report, dry_run=dry_run)
-        walked.add(server)
+    complete = yield from walk_once(keys, wanted, visit)
     without_slots = {(bucket, actor): () for bucket, plan in wanted.items() for actor in sorted(plan.closed)}
     if dry_run:
         report.folded.update(without_slots)
     else:
         yield from fold(without_slots, wanted, upkeep, report)
     report.walking = False
-    # Another server goes through its keys in another order: after a fail-over some were not seen.
-    for bucket, plan in wanted.items():
-        if (yield from _server(plan.registry)) != servers[bucket]:
-            return False
-    return True
-
-
-def _walk_over(
-    at: bytes, keys: KeySpace, wanted: dict[int, Plan], upkeep: Upkeep, report: JanitorReport, *, dry_run: bool
-) -> Steps:
-    """Fold whoever is wanted, in all counters of the server that has the key ``at``."""
-    bucket_of, pattern = bucket_finder(keys), shards_pattern(keys.namespace)
-    cursor, steps = b"0", 0
-    while True:
-        (raw,) = yield [scan(cursor, pattern, NAMES, at)]
-        page = scanned(raw, fields=False)
-        if page is None:
-            raise BadReply("SCAN has told nothing")
-        cursor, names = page
-        shards = [(bucket, key) for key in names if (bucket := bucket_of(key)) in wanted]
-        for some in pieces(shards, HASHES):
-            yield from _fold_in(some, wanted, upkeep, report, dry_run=dry_run)
-            steps += 1
-        steps += 1
-        if steps >= RENEWAL and not dry_run:
-            steps = 0
-            yield from lease(keys, 0)
-        if cursor == b"0":
-            break
-
-
-def _server(at: bytes) -> Generator[list[Command], list[object], bytes]:
-    """Return which run of which server has this key; nothing, where that may not be asked."""
-    (raw,) = yield [ask_for_run(at)]
-    return run_of(raw)
-
-
-def ask_for_run(at: bytes) -> Command:
-    """Return the command that asks for the run of the server that has this key."""
-    return Command(None, (), (b"server",), b"INFO", at)
-
-
-def run_of(raw: object) -> bytes:
-    """Return it out of the answer; nothing, where that may not be asked."""
-    if isinstance(raw, dict):
-        return str(raw.get("run_id", "")).encode()
-    told = re.search(rb"run_id:(\w+)", raw) if isinstance(raw, bytes) else None
-    return told[1] if told is not None else b""
+    return complete
 
 
 def _fold_in(
@@ -220,20 +169,3 @@ def fold(
                     raise error
                 report.refused += 1
                 plan.whole = False
-
-
-def shards_pattern(namespace: bytes) -> bytes:
-    """Return the pattern for the names of all shards."""
-    return b"{%b:*}:c:*" % re.sub(rb"([\\*?\[\]])", rb"\\\1", namespace)
-
-
-def bucket_finder(keys: KeySpace) -> Callable[[bytes], int]:
-    """Return what finds the bucket of a shard by its key; -1 for a key of another namespace."""
-    match = re.compile(rb"\{%b:(\d+)\}:c:\d+:" % re.escape(keys.namespace)).match
-
-    def bucket_of(key: bytes) -> int:
-        found = match(key)
-        bucket = int(found[1]) if found is not None else -1
-        return bucket if bucket < keys.buckets else -1
-
-    return bucket_of

@@ -28,15 +28,14 @@ from collections.abc import Collection, Generator, Iterable
 from redis_counters.protocol.upkeep.folding import (
     JanitorReport,
     Plan,
-    Steps,
     Upkeep,
     Who,
-    bucket_finder,
     fold,
     lease,
     upkeep_of,
     walk,
 )
+from redis_counters.protocol.upkeep.key_walk import Steps, bucket_finder
 from redis_counters.protocol.wire.answers import list_of, reply_of
 from redis_counters.protocol.wire.commands import Command, Script, hmget, pieces
 from redis_counters.protocol.wire.keys import KeySpace

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from redis_counters.errors import CounterError
 from redis_counters.events import Event, EventKind
 from redis_counters.protocol.read.fetch import Reads
 from redis_counters.protocol.upkeep.auto_shards import Growth
 from redis_counters.protocol.upkeep.janitor import JanitorReport, Steps, Who, one_pass, repair, upkeep_of
+from redis_counters.protocol.upkeep.stepper import Stepper
 from redis_counters.protocol.wire.commands import Command
 from redis_counters.protocol.wire.namespace import look_up_namespace
 
@@ -34,9 +34,8 @@ class Housekeeping:
         self.upkeep = upkeep_of(self.writer.settings)
         self.growth = Growth(self.writer, clock, chance, grouped=reads.grouped)
         self.report = JanitorReport()
-        self.steps: Steps | None = None
+        self.stepper = Stepper()
         self.seen: set[bytes] = set()  # crowded shards that were looked at in this period
-        self._answers: list[object] | None = None
         self._looking = False  # the commands that are on their way are of `auto_shards`
         self._passing = False
         self._next_step = 0.0
@@ -56,7 +55,7 @@ class Housekeeping:
         return min(self._wait(), self.growth.wait())
 
     def _wait(self) -> float:
-        if self.steps is not None:
+        if self.stepper.begun:
             due = self._next_step
         else:
             due = min(self._next_pass, self._next_repair) if self.reads.crowded else self._next_pass
@@ -70,16 +69,12 @@ class Housekeeping:
             return looks
         if self._wait() > 0:
             return None
-        if self.steps is None:
+        if not self.stepper.begun:
             self._begin()
-        steps, answers = self.steps, self._answers
-        assert steps is not None
-        self._answers = None
-        try:
-            return next(steps) if answers is None else steps.send(answers)
-        except (StopIteration, CounterError):  # what is refused today is refused quietly, and tried in another period
+        commands = self.stepper.commands()
+        if commands is None:
             self._end()
-            return None
+        return commands
 
     def answered(self, answers: list[object], took: float) -> None:
         """Take in the answers to the commands, which took so many seconds."""
@@ -87,30 +82,27 @@ class Housekeeping:
             self._looking = False
             self.growth.answered(answers)
             return
-        if self.steps is None:  # abandoned meanwhile
-            return
-        self._answers = answers
-        self._next_step = self.clock() + min(max(LEAST_PAUSE, IDLENESS * took), MOST_PAUSE)
+        if self.stepper.answered(answers):
+            self._next_step = self.clock() + min(max(LEAST_PAUSE, IDLENESS * took), MOST_PAUSE)
 
     def abandoned(self) -> None:
         """The answers will not come: the pass is over, another will find what this one left."""
         self._looking = False
         self.growth.abandoned()
-        if self.steps is not None:
-            self.steps.close()
+        if self.stepper.abandon():
             self._end()
 
     def _begin(self) -> None:
         now = self.clock()
         if now >= self._next_pass:
             self._passing, self.seen = True, set()
-            self.steps = self._whole(None)
+            self.stepper.begin(self._whole(None))
         else:
             shards = [key for key in self.reads.crowded if key not in self.seen]
             self.reads.crowded.clear()
             self.seen.update(shards)
             self._passing = False
-            self.steps = self._whole(shards)
+            self.stepper.begin(self._whole(shards))
 
     def _whole(self, shards: Sequence[bytes] | None) -> Steps:
         writer = self.writer
@@ -127,7 +119,6 @@ class Housekeeping:
 
     def _end(self) -> None:
         now = self.clock()
-        self.steps = self._answers = None
         self._next_repair = now + REPAIR_PAUSE
         if self._passing:
             self._next_pass = now + self._some_period()
