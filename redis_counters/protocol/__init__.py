@@ -1,1 +1,1 @@
-"""What to do: decides, never acts (sans-I/O)."""
+"""The protocol: it decides and never acts (sans-I/O)."""

@@ -1,4 +1,4 @@
-"""All of a client that decides: buffer, write side, read side. One object for both faces; drivers lock and act."""
+"""The state of one client: buffer, write side, read side. One object for both faces; drivers lock and act."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from redis_counters.protocol.write.expiries import Expiries, Expiry, Moment, fut
 from redis_counters.protocol.write.writer import Writer
 
 MOST_BUFFERED = 50_000  # increments that may lie in the buffer while a round takes longer than the interval
-MOST_EVENTS = 20  # of one kind that are told at a time; how many more there were is told with the last
+MOST_EVENTS = 20  # of one kind that are published at a time; how many more there were comes with the last
 SMALL = 2**31
 """Amounts up to this go into the buffer unseen; whether larger ones fit is checked at the call."""
 
@@ -58,7 +58,7 @@ class Core:
         self.known_shards: dict[bytes, int] = {}
         self.auto: set[bytes] = set()  # counters that handles asked to grow by themselves
         self.expiries = Expiries(journal=settings.journal is not None)
-        self.left_in_journal = False  # what was not delivered when closed is there, for whoever comes next
+        self.left_in_journal = False  # what was not delivered when closed is there, for the next process
         self.journal_failures = 0  # times that the journal could not be written
         self.begin()
 
@@ -72,7 +72,7 @@ class Core:
         self.recorder = Recorder(self.writer, strict=self.settings.journal_always) if journal else None
         self.writer.router.expiries = self.expiries
         self.expiries.change(self.expiries.known)
-        self.orphans: list[Orphan] = []  # journals of processes that are gone, to be told too
+        self.orphans: list[Orphan] = []  # journals of processes that are gone, to be sent too
         for name, shards in self.known_shards.items():  # what handles asked for holds in the child too
             self.writer.router.shards.ask(name, shards)
         for name in self.auto:
@@ -212,7 +212,7 @@ class Core:
         told: list[Event] = []
         for kind in dict.fromkeys(event.kind for event in events):
             same = [event for event in events if event.kind is kind]
-            most = len(same) if kind is EventKind.NOT_DELIVERED else MOST_EVENTS  # a loss is told in full
+            most = len(same) if kind is EventKind.NOT_DELIVERED else MOST_EVENTS  # a loss is published in full
             told += same[:most]
             if len(same) > most:
                 told.append(Event(kind, f"and {len(same) - MOST_EVENTS:,} more"))
@@ -233,7 +233,7 @@ class Core:
 
     @property
     def orphans_over(self) -> bool:
-        """What processes that are gone had counted, as far as it was found, is told."""
+        """True if all is sent that processes which are gone had counted, as far as it was found."""
         return all(orphan.over for orphan in self.orphans)
 
     @property
@@ -245,12 +245,12 @@ class Core:
     def nothing_to_do(self) -> bool:
         """True if no round is needed, neither for what was counted nor for actors that should end."""
         nothing = self.writer.clean and not self.orphans and not self.writer.house_due(self.clock())
-        if nothing:  # who asked may have been interrupted before he counted: then it was said for nothing
+        if nothing:  # the caller that asked may have been interrupted before it counted: then it asked for nothing
             self.buffer.asked.value = False
         return nothing
 
     def count_if_pending(self, name: Name, amount: int) -> bool:
-        """With the buffer full: the amount is counted if its counter waits already, for that takes no more memory."""
+        """Buffer full: count only if this counter is already pending. Return whether it was."""
         if not self.squeezes(name, amount):
             return False
         self.count(name, amount)

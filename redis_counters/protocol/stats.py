@@ -15,7 +15,7 @@ class Stats:
     ``snapshots``: counters read from Redis. ``failures``: rounds of flushing that did not go through.
     ``journal_failures``: times that the journal could not be written.
     ``undelivered``: counters with an amount that was lost, because the client was closed without Redis.
-    ``uncertain``: times that nobody could tell how far an actor got (page "The design"); 0 is the rule.
+    ``uncertain``: times that it could not be known how far an actor got (page "The design"); 0 is the rule.
     ``grown``: times that this client gave a counter more shards by itself.
     """
 

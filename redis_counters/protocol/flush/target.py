@@ -1,4 +1,4 @@
-"""What a flush waits for: all that was buffered when it was called, and nothing that came later."""
+"""The target of a flush: all that was buffered when it was called, and nothing that came later."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from redis_counters.protocol.write.writer import Writer
 class FlushTarget:
     """All that was buffered when this was made; `reached` tells whether Redis has it.
 
-    It is a position in each table's queue. What waits at a gate is passed over there; so if anything did, the goal
-    goes on with the gates that are shut then, and after that with what they let through.
+    It is a position in each table's queue. What waits at a gate is passed over there; so if anything did, the target
+    goes on with what waits then, and after that with what was let through.
     """
 
     def __init__(self, writer: Writer, orphans: Collection[Orphan] = ()) -> None:
         self.writer = writer
-        self.orphans = list(orphans)  # what processes that are gone had counted is to be there too
+        self.orphans = list(orphans)  # what processes that are gone had counted must be there too
         # What is in the buffer now will all be in the next batch; if it is empty, it is in the current one. (If an
         # exception came up in the middle, something is taken and in no batch yet: that will be one of its own.)
         counting = writer.accumulator
@@ -45,7 +45,7 @@ class FlushTarget:
         self.positions = [(actor, [t.end for t in actor.tables]) for actor in self.writer.router.actors_in_use()]
 
     def reached(self) -> bool:
-        """Once True, it stays so: what others count later does not concern this goal."""
+        """Once True, it stays so: what others count later does not concern this target."""
         if not self.done:
             if self.flushes is None and self._reached():
                 self.flushes = self.writer.flushes

@@ -1,1 +1,1 @@
-"""What a journal is to keep, and what a killed process left in one. The file itself is in `drivers/journal/`."""
+"""A journal's content, and how it is sent when its process was killed. The file itself is in `drivers/journal/`."""

@@ -1,4 +1,4 @@
-"""What a journal holds, as values: what of a client's write side must outlive its process. Nothing here touches a file.
+"""A journal's content as values: the part of a write side that must outlive its process. Nothing here touches a file.
 
 `Stored` is all of a journal: it takes the `Changes` of a `Recorder` in by ``apply``, and `orphans.revive` makes a
 writer of it. ``drivers.journal`` keeps the same in a file.
@@ -42,7 +42,7 @@ class Slot(NamedTuple):
 
 @dataclass(frozen=True)
 class Changes:
-    """What is different from what was kept. Actors go by a number of their own."""
+    """The differences from what was kept. Actors go by a number of their own."""
 
     buckets: int | None
     heads: list[tuple[int, Head]]

@@ -1,8 +1,8 @@
-"""Recording: what of a writer is in its journal, and what must be there before anything is sent.
+"""Recording: which part of a writer is in its journal, and which must be there before anything is sent.
 
-A `Recorder` watches one `Writer`. Each ``take()`` returns the `Changes` since what was kept last; whoever stores them
-says ``kept()`` or, if they could not be stored, ``put_back()``. ``drivers.journal`` stores them in a file; a simulation
-stores them in memory, and so has a process that is killed and started again:
+A `Recorder` watches one `Writer`. Each ``take()`` returns the `Changes` since what was kept last; the driver stores
+them and says ``kept()`` or, if they could not be stored, ``put_back()``. ``drivers.journal`` stores them in a file; a
+simulation stores them in memory, and so has a process that is killed and started again:
 
     settings = make_settings(journal="memory")           # any text: the protocol only asks whether there is one
     stored = Stored(b"rc", b"main", always=False)
@@ -17,10 +17,10 @@ stores them in memory, and so has a process that is killed and started again:
 A call that is recorded by itself (mode ``always``): ``stored.calls[n] = (name, amount)`` with a growing n; then
 ``writer.calls = n``, and it is counted.
 
-An old journal must be harmless, be it old because the disk was full or because power failed. Totals are told by
-maximum, so they are. But two things are not sent before they are recorded (`Recorder.holds`), and on the disk:
+An old journal must be harmless, be it old because the disk was full or because power failed. Totals are sent by
+maximum, so it is. But two things are not sent before they are recorded (`Recorder.holds`), and on the disk:
 
-- an amount that was moved from one place to another (to a new actor, to its bucket): else the old place, told by the
+- an amount that was moved from one place to another (to a new actor, to its bucket): else the old place, sent by the
   journal, and the new one would count it twice;
 - the first flush of an actor whose id the journal does not know: else, if that actor is closed by a janitor, its owner
   token would get another actor, and count again.
@@ -41,7 +41,7 @@ from redis_counters.protocol.write.writer import Writer
 
 
 class Seen(NamedTuple):
-    """What was kept of an actor: its head, which flushes, and how many moves to it."""
+    """Last persisted header, first and last remembered flush, transfers in."""
 
     head: Head
     first: int  # flushes from here
@@ -165,7 +165,7 @@ class Recorder:
         )
 
     def kept(self) -> None:
-        """What was taken is kept, for good."""
+        """The changes that were taken are kept, for good."""
         taken, self._taken = self._taken, None
         if taken is None:  # it was kept where it is lost by now
             return
@@ -180,7 +180,7 @@ class Recorder:
         self.calls, self.buckets = taken.calls, taken.buckets
 
     def put_back(self, *, unknown: bool = False) -> None:
-        """What was taken is not kept, or nobody knows: it is part of the next changes, which may be applied twice."""
+        """The changes that were taken are not kept, or perhaps not: they are part of the next, perhaps twice."""
         taken, self._taken = self._taken, None
         if taken is None:
             return
@@ -196,7 +196,7 @@ class Recorder:
         self.writer.router.expiries.change(taken.expiries)
 
     def _number_of(self, actor: Actor) -> int:
-        # It keeps its number even if nobody knows whether it was kept: else it might be kept twice.
+        # It keeps its number even if it is not known whether it was kept: else it might be kept twice.
         number = self.numbers.get(actor)
         if number is None:
             self._number += 1
@@ -220,7 +220,7 @@ class Recorder:
 
 @dataclass
 class _Taken:
-    """What is on its way to be kept."""
+    """The changes that are being stored."""
 
     seen: dict[Actor, Seen]
     slots: list[tuple[SlotTotals, dict[bytes, None]]]

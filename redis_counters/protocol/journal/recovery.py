@@ -1,8 +1,8 @@
-"""Orphans: journals of processes that are gone, told to Redis by a writer of their own, and then at their end.
+"""Orphans: journals of processes that are gone. A writer of their own sends them to Redis; then they end.
 
-An actor out of a journal is what it was when it was recorded last: it asks for its record first (reopening), and tells
-what is not acknowledged. It need not tell the rest: a registry whose number is not below its base has that too, and
-one whose number is below makes it tell everything again, as in life.
+An actor out of a journal is what it was when it was recorded last: it asks for its record first (reopening), and sends
+what is not acknowledged. It need not send the rest: a registry whose number is not below its base has that too, and
+one whose number is below makes it send everything again, as in life.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Orphan:
 
     @property
     def told(self) -> bool:
-        """Redis has all of it, but for what it refuses; or it cannot be told."""
+        """True if Redis has all of it, but for what it refuses; or if it cannot be sent."""
         writer = self.writer
         if writer is None:
             return self.given_up
@@ -59,12 +59,12 @@ class Orphan:
 
     @property
     def over(self) -> bool:
-        """It is told, and its actors have come to their end; or it cannot be told."""
+        """True if it is sent, and its actors have come to their end; or if it cannot be sent."""
         return self.given_up or (self.writer is not None and self.writer.closed)
 
     @property
     def empty(self) -> bool:
-        """All of it is told, and Redis refused none: the journal is of no use any more."""
+        """True if all of it is sent, and Redis refused none: the journal is of no use any more."""
         return self.writer is not None and self.writer.closed and not self.writer.outstanding.refusals()
 
 
@@ -159,7 +159,7 @@ def _actor(kept: StoredActor, actor: Actor, *, may_be_stale: bool) -> Actor:
 
 
 def _gate(writer: Writer, actor: Actor) -> None:
-    """What goes to other shards than 0 waits until their number is published (again: nobody knows whether it was)."""
+    """Slots in other shards than 0 wait until their number is published (again: it may not have been)."""
     assert writer.router.publication is not None
     for table in actor.tables[:2]:
         for key in list(table.dirty):

@@ -37,7 +37,7 @@ class Request(NamedTuple):
 
 
 class KeyedBatches(KeyShards):
-    """What a client knows besides of the servers' clocks."""
+    """A client's knowledge of the servers' clocks besides."""
 
     def __init__(self, reads: Reads) -> None:
         super().__init__(reads)

@@ -41,7 +41,7 @@ class Call:
 
     @property
     def hash(self) -> int:
-        """What decides on the shard; shard 0 where nothing does."""
+        """Return the text that decides on the shard; shard 0 where there is none."""
         return 0
 
     def checked(self) -> object:
@@ -152,7 +152,7 @@ class Plain(Call):
 
 
 def seed_slot(token: bytes) -> bytes:
-    """Return the slot of a seed. It has one dot, an actor's id has two: so nobody takes it for an actor."""
+    """Return the slot of a seed. It has one dot, an actor's id has two: so it is not taken for an actor."""
     return b"s." + blake2b(token, digest_size=12).hexdigest().encode()
 
 

@@ -1,7 +1,7 @@
-"""Where keys are at home: among how many shards a counter's keys are spread, settled once per counter.
+"""Key shards: among how many shards a counter's keys are spread, settled once per counter.
 
 A key must always meet its record, so that number never changes. It is kept in shard 0, and asked for again now and
-then: if somebody deletes shard 0, it has to be told anew, as well as how many shards readers have to read.
+then: if shard 0 was deleted, it has to be written anew, as well as how many shards readers have to read.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class KeyShard(NamedTuple):
 
 
 class KeyShards:
-    """What a client knows of the homes of keys, and of registries that were lost."""
+    """A client's knowledge of key shards, and of registries that were lost."""
 
     def __init__(self, reads: Reads) -> None:
         self.reads = reads
@@ -52,7 +52,7 @@ class KeyShards:
         return self.writer.router.presumed_keys
 
     def settle(self, calls: Iterable[Call]) -> Steps[None]:
-        """The buckets are known. Who only reads makes no record of the namespace, and goes by his own options."""
+        """Find out the buckets. Read-only calls do not create the namespace record; they use this client's options."""
         writer = self.writer
         if writer.router.keys is not None:
             return
@@ -88,7 +88,7 @@ class KeyShards:
             if call.open and isinstance(call, (Once, Like, Has)):
                 call.error = errors.get(call.name)
                 if call.name in absent:
-                    call.answer = 0  # nobody has used a key of this counter
+                    call.answer = 0  # no key of this counter was used
 
     def open(self, names: Iterable[bytes]) -> Steps[dict[bytes, CounterError]]:
         """The key shards of these counters are settled; return what went wrong, by name."""

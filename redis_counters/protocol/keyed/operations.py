@@ -1,4 +1,4 @@
-"""What is made of keyed calls: each method of the faces as a generator that yields calls to be done together."""
+"""The methods of the faces that take keys: each a generator that yields calls to be done together."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def like(name: bytes, user: User, sign: bytes) -> Uses[bool]:
 
 
 def has(name: bytes, users: Iterable[U]) -> Uses[dict[U, bool]]:
-    """Return who of these users likes. Raises TypeError."""
+    """Return those of these users that like. Raises TypeError."""
     if isinstance(users, (str, bytes)):
         raise TypeError(f"users must be an iterable of users, not one {type(users).__name__}")
     calls = {user: Has(name, user) for user in users}
@@ -87,7 +87,7 @@ def adopt_likes(name: bytes, key: Name) -> Uses[int]:
 
 
 def _in_pages(calls: list[Call]) -> Uses[None]:
-    """The calls are done: not all at once, for that would hold up everybody else."""
+    """The calls are done: not all at once, for that would hold up all other clients."""
     for page in pieces(calls, PAGE):
         yield list(page)
 

@@ -1,4 +1,4 @@
-"""Values from memory: a cache of snapshots, their merge with what this process counted, and who fetches new ones.
+"""Values from memory: a cache of snapshots, their merge with own counts, and which reader fetches new ones.
 
 A value is the snapshot, with this process's own slots raised to its own totals: the process is a replica too, so it
 reads its own writes at once (Almeida & Baquero, Scalable Eventually Consistent Counters, section 3: a value is never
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class FetchPlan(NamedTuple):
-    """What a reader gets: values, and names to fetch; if ``busy``, it has to wait until another fetch is over."""
+    """Values for a reader, and names that it has to fetch; if ``busy``, after another fetch is over."""
 
     values: dict[bytes, CounterValue]
     missing: list[bytes]
@@ -37,7 +37,7 @@ class FetchLease:
     """The names that one reader fetches.
 
     The reader owns it before names are added; ``over`` is set as the first thing when it is through, or interrupted,
-    and counts from then on, even if another exception keeps him from releasing the names.
+    and counts from then on, even if another exception keeps it from releasing the names.
     """
 
     __slots__ = ("names", "over")
@@ -73,7 +73,8 @@ class ReadCache:
     def at_hand(self, name: bytes) -> CounterValue | None:
         """Return the cached value if it is fresh and no more than the buffer has changed since then. Needs no lock.
 
-        The order matters: the epoch grows before the buffer is emptied, so who finds it empty finds the epoch changed.
+        The order matters: the epoch grows before the buffer is emptied, so a reader that finds it empty
+        finds the epoch changed.
         """
         if self.amounts:
             return None
@@ -114,11 +115,11 @@ class ReadCache:
     def claim(
         self, names: Iterable[bytes], max_age: float | None, since: float | None, ticket: FetchLease
     ) -> FetchPlan:
-        """Return what is at hand, and what the caller has to fetch; that is his (on the ticket) until `release`.
+        """Return what is at hand, and what the caller has to fetch; these are its own (on the ticket) until `release`.
 
-        Two fetches of a name at a time could not be put in order, and values would run backwards. So of what somebody
-        fetches already, the last value will do if it is not twice too old; else the caller waits, and claims again.
-        ``since`` is when the caller came, once it has waited: a fetch that began later answers even who wants no cache.
+        Two fetches of a name at a time could not be put in order, and values would run backwards. So for a name
+        in flight, the last value will do if it is not twice too old; else the caller waits, and claims again.
+        ``since`` is when the caller came, once it has waited: a fetch that began later will do even without a cache.
         """
         if max_age is None and self.writer.settings.max_age == 0:
             max_age = 0
@@ -143,7 +144,7 @@ class ReadCache:
     def _usable(self, name: bytes, max_age: float | None, since: float | None) -> CounterValue | None:
         if max_age != 0:
             value = self.cached(name, max_age)
-            if value is None and name in self.fetching:  # somebody is about to know better: this will do until then
+            if value is None and name in self.fetching:  # a newer value is in flight: this will do until then
                 value = self.cached(name, 2 * (self.writer.settings.max_age if max_age is None else max_age))
             if value is not None:
                 return value
@@ -151,13 +152,13 @@ class ReadCache:
         return self.last(name) if snapshot is not None and since is not None and snapshot.taken > since else None
 
     def forget(self, name: bytes) -> None:
-        """What is read of the counter from now on was asked for later than this: Redis has just changed for us."""
+        """Redis has just changed the counter for us: reads from now on must be newer than this."""
         self.cache.pop(name, None)
         if name in self.fetching:
             self.outdated[name] = self.clock()
 
     def release(self, ticket: FetchLease, failure: CounterError | None = None) -> None:
-        """The fetch is over; if it failed, those who waited for it need not find out one after the other."""
+        """The fetch is over; if it failed, readers that waited for it need not find out one after the other."""
         names, fetching, outdated = ticket.names, self.fetching, self.outdated
         refused = failure.errors if isinstance(failure, Refused) else {}
         for name in names:
@@ -178,7 +179,7 @@ class ReadCache:
             forget_oldest(self.failures, MOST_FAILURES)
 
     def failure(self, names: Collection[bytes], since: float) -> CounterError | None:
-        """Return the error of a fetch of one of these names that somebody waited for since then.
+        """Return the error of a fetch of one of these names that a reader has waited for since then.
 
         Not where one of several counters is refused: a reader that waits asks itself then: it is to have the others.
         """

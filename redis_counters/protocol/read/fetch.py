@@ -170,10 +170,10 @@ class Reads(ReadCache):
     ) -> Generator[list[Command], list[object], bool]:
         """Find out whether these actors were folded, or what is absent of them was lost, or deleted.
 
-        True if values have to be made anew: if somebody has folded one, or Redis has lost one. What an actor had
+        True if values have to be made anew: if another client has folded one, or Redis has lost one. What an actor had
         applied when it was folded is in the base, and must not be added to it. Its slots are asked for once more, just
         before its record: what is absent beside a record that is as it should be was deleted. (A slot and a record out
-        of two round trips may be of two servers, with a fail-over in between.) A loss is told again in the next
+        of two round trips may be of two servers, with a fail-over in between.) What was lost is sent again in the next
         round, by every actor; until then own totals count in full.
         """
         writer = self.writer
@@ -196,7 +196,7 @@ class Reads(ReadCache):
                 records.folded[actor.owner] = actor.applied_as_of(record.seq)[0]
                 anew = True
             elif field is None and _is_cleaned(actor.id, generation, cleaned):
-                records.folded[actor.owner] = actor.told()  # nobody can tell any more, so rather too little
+                records.folded[actor.owner] = actor.told()  # how far it got is not known any more, so rather too little
                 anew = True
             elif base > 0 and (record is None or record.seq < base):
                 records.lost.add(actor.owner)
@@ -207,7 +207,7 @@ class Reads(ReadCache):
                     if found >= enough:  # it has come back
                         anew = True
                     elif seen == writer.turns and key in table.acknowledged:
-                        table.absent.add(key)  # else Redis may have lost it, and have been told again, in between
+                        table.absent.add(key)  # else Redis may have lost it, and got it again, in between
         return anew
 
     def _fetch_page(
@@ -309,8 +309,8 @@ def _refused_shard(error: Refused, name: bytes, places: Sequence[Place], raws: S
 def _counted_apart(name: bytes, raws: Sequence[object], told: int) -> bool:
     """True if a shard beyond those that shard 0 tells of counts what shard 0 has no copy of.
 
-    Then the counter was not given fewer shards: a fail-over has taken back what shard 0 told, and somebody will tell it
-    again.
+    Then the counter was not given fewer shards: a fail-over has taken back what shard 0 said, and it will be
+    published again.
     """
     copies = copies_in(pairs_of(raws[0], name))
     return any(added_up(name, [raw], shard, copies)[1] for shard, raw in enumerate(raws[told:], told))

@@ -38,7 +38,7 @@ class ShardView:
 
     @property
     def value(self) -> int:
-        """What this shard contributes to its counter, with what its peers have told, less what a reset has seen."""
+        """Return what this shard contributes to its counter: its own, that of its peers, less what a reset has seen."""
         return self.entries.value
 
 
@@ -61,7 +61,7 @@ class ActorView:
 
 @dataclass(frozen=True, slots=True)
 class RegionView:
-    """What one region counted, as this one has it.
+    """The counts of one region, as this one has them.
 
     ``value``: its part of the counter's value. ``as_of``: epoch seconds, by the server's clock, of when an exchange had
     last brought here all that the region had, in every bucket of the counter; None for the region asked, whose part is

@@ -44,14 +44,14 @@ Steps = Generator[list[Command], list[object], int]
 
 @dataclass(slots=True)
 class Taken:
-    """What was taken away so far, of how many shards: it is told even if another shard fails."""
+    """The amount that was taken away so far, of how many shards: it is returned even if another shard fails."""
 
     amount: int = 0
     shards: int = 0
 
 
 def take_away(reads: Reads, name: bytes, taken: Taken, *, delete: bool) -> Steps:
-    """What Redis holds of a counter counts no more; return how much that was. It may be repeated.
+    """Void what Redis holds of a counter; return how much that was. It may be repeated.
 
     An answer may be a `NoAnswer`. A shard that fails does not keep the others from being done, and ``taken`` knows.
     Cost: 2 round trips; one more each where there are other shards, where a narrowing has begun, and where this process
@@ -102,7 +102,7 @@ def take_away(reads: Reads, name: bytes, taken: Taken, *, delete: bool) -> Steps
 
 @contextmanager
 def flushed_before(name: bytes, *, delete: bool) -> Iterator[None]:
-    """What the process has counted is flushed in here: an error of that says that nothing was taken away."""
+    """Flush what the process has counted, in here: an error of that says that nothing was taken away."""
     try:
         yield
     except CounterError as error:
@@ -145,7 +145,7 @@ def _entries(raw: object, key: bytes) -> Entries:
 
 
 def _expect_no_slots(writer: Writer, name: bytes, shards: list[int]) -> None:
-    """The own slots in these shards are gone: what is counted next is told with a floor, and nobody is startled."""
+    """The own slots in these shards are gone: send what is counted next with a floor, and do not take it for a loss."""
     for shard in shards if writer.router.keys is not None else ():
         bucket, key = writer.router.presumed_keys.shard_key(name, shard)
         for actor in writer.router.buckets[bucket].actors:

@@ -1,4 +1,4 @@
-"""What Redis held of a counter at one time, and which of it was this process's own."""
+"""A snapshot: what Redis held of a counter at one time, and which of it was this process's own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Excess = tuple[bytes, SlotKind]  # a shard's key, increments or decrements
 
 
 class SeenRecords:
-    """What registries said during a fetch of actors whose slots were not as expected, by owner."""
+    """Answers of registries during a fetch, of actors whose slots were not as expected, by owner."""
 
     __slots__ = ("folded", "lost")
 
@@ -36,7 +36,7 @@ NOTHING_MOVED: Copies = {}  # the same
 
 
 class Snapshot:
-    """What Redis held of a counter at one time, complete over its shards."""
+    """A counter in Redis at one time, complete over its shards."""
 
     __slots__ = (
         "acknowledged",

@@ -1,4 +1,4 @@
-"""What the shards of a counter count, added up from their fields as they came."""
+"""The sum of a counter's shards, added up from their fields as they came."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Sum = tuple[Sequence[object], int, int]  # shards' fields as they came, what the
 
 
 class ParsedCache:
-    """Sums by name. Who reads a page again and again finds most of its counters unchanged: they are not added up again.
+    """Sums by name. On a page that is read again and again, most counters are unchanged: they are not added up again.
 
     To compare fields is faster than anything that is made of them, most of all where they are the same objects, as what
     `drivers.redis_py.hashes` has seen before.

@@ -1,4 +1,4 @@
-"""Counters on ``"auto"``: how many shards they get follows from how often Redis is told of them, by all processes.
+"""Counters on ``"auto"``: how many shards they get follows from how often all processes update their slots.
 
 What loads the node of a shard are not increments, which are added up, but slot updates: one per process and flush. A
 process knows its own; the others' it sees in Redis: it looks at all shards of the counter a few times, one flush
@@ -6,10 +6,10 @@ interval apart, and counts the slots that changed in between. The smallest of th
 
 K is the smallest power of two with K * shard_rate >= rate; it only grows, and not beyond the number of buckets.
 
-The rate is that of the whole counter, whoever writes to which shard at the time. So K does not depend on how far others
+The rate is that of the whole counter, whichever process writes to which shard. So K does not depend on how far others
 have followed, two processes that look come to the same, and nothing swings. A slot that was updated twice between two
 looks counts once: rather too few shards than too many. With many slots each process looks only now and then, such that
-some of all do in each period. A larger K is told like any other: published in shard 0 before it is used.
+some of all do in each period. A larger K is like any other: published in shard 0 before it is used.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Growth:
         self._next = self.clock() + PERIOD * (0.75 + 0.5 * self.chance())
 
     def _look(self) -> Steps:
-        """Learn what others say of these counters, and measure some."""
+        """Read published shard counts, then measure update rates."""
         writer, names, self._pause = self.writer, self.writer.frequent.take(), 0.0
         keys = writer.router.keys
         assert keys is not None  # something was flushed
@@ -118,7 +118,7 @@ class Growth:
             for name, found in slots.items():
                 if window == 0:
                     self._remember(name, len(found))
-                    rate = len(found) / settings.flush_interval  # no more than that are told of
+                    rate = len(found) / settings.flush_interval  # no more than that were updated
                 else:
                     rate = _changes(before[name], found) / max(now - at, 1e-9)
                 rates[name] = min(rates[name], rate)
@@ -158,7 +158,7 @@ def shards_for(rate: float, shard_rate: float, buckets: int) -> int:
 
 
 def _told(raw: object) -> int:
-    """Return the number of shards that shard 0 tells, 1 if it tells nothing of use."""
+    """Return the number of shards that is published in shard 0, 1 if there is none of use."""
     try:
         (told,) = list_of(raw, 1)
         shards = int(told) if isinstance(told, bytes) and told.isdigit() else 1

@@ -1,6 +1,6 @@
 """Folding what is to be folded, wherever it is: in given shards, or in a walk over all keys.
 
-The part of the janitor that looks at counters; `janitor` says who is to be folded, and when.
+The part of the janitor that looks at counters; `janitor` says which actors are to be folded, and when.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ T = TypeVar("T")
 class Upkeep(NamedTuple):
     """When something is due. Units: whole seconds of the server's clock."""
 
-    actor_ttl: int  # who is silent for that long is closed
-    delay: int  # who is closed for longer is folded: no fail-over opens him again
-    retention: int  # who is folded for that long is forgotten
+    actor_ttl: int  # an actor that is silent for that long is closed
+    delay: int  # one that is closed for longer is folded: no fail-over opens it again
+    retention: int  # one that is folded for that long is forgotten
 
 
 def upkeep_of(settings: Settings) -> Upkeep:
@@ -43,7 +43,7 @@ def upkeep_of(settings: Settings) -> Upkeep:
 
 @dataclass(slots=True)
 class JanitorReport:
-    """What was done so far; of who was closed, folded or forgotten, bucket and actor."""
+    """Work done so far; of actors that were closed, folded or forgotten, bucket and id."""
 
     reaped: list[Who] = field(default_factory=list)
     folded: set[Who] = field(default_factory=set)
@@ -55,24 +55,24 @@ class JanitorReport:
     refused: int = 0  # slots that Redis would not fold
     buckets: int = 0  # whose registries were read
     walking: bool = False
-    complete: bool = False  # every slot of whom was to be folded has been
+    complete: bool = False  # all slots due were folded
 
 
 @dataclass(slots=True)
 class Plan:
-    """What is to be done in one bucket."""
+    """Work due in one bucket."""
 
     registry: bytes
     now: int  # by the clock of its server, before anything else was asked
     wanted: set[bytes] = field(default_factory=set)  # to be folded, or perhaps not folded completely
-    closed: set[bytes] = field(default_factory=set)  # of these, who is not folding yet
+    closed: set[bytes] = field(default_factory=set)  # of these, those that are not folding yet
     old: set[bytes] = field(default_factory=set)  # to be cleaned up, once a complete walk allows it
-    due: bool = False  # somebody has waited long enough for a walk
-    whole: bool = True  # nobody was left out
+    due: bool = False  # an actor has waited long enough for a walk
+    whole: bool = True  # no actor was left out
 
 
 def lease(keys: KeySpace, period: int) -> Generator[list[Command], list[object], int | None]:
-    """Return the server's time, None if somebody else keeps house, or there is nothing to keep."""
+    """Return the server's time, None if another client does the upkeep, or there is nothing to do."""
     (raw,) = yield [Command(Script.JANITOR_LEASE, (meta_key(keys.namespace),), (period,))]
     reply = reply_of(raw, Script.JANITOR_LEASE)
     return reply.number(0) if reply.word == "OK" else None
@@ -114,7 +114,7 @@ def _fold_in(
     *,
     dry_run: bool,
 ) -> Steps:
-    """Fold whoever is wanted, in these shards."""
+    """Fold the wanted actors, in these shards."""
     reading = [(bucket, key, b"0") for bucket, key in shards]
     report.shards += len(reading)
     while reading:
@@ -141,7 +141,7 @@ def _fold_in(
 def fold(
     work: Mapping[Who, Sequence[bytes]], plans: Mapping[int, Plan], upkeep: Upkeep, report: JanitorReport
 ) -> Steps:
-    """Fold each of these actors in his shards. Who is open again by now, or forgotten, is not wanted any more."""
+    """Fold each of these actors in its shards. One that is open again by now, or forgotten, is not wanted any more."""
     jobs = [(who, keys) for who, shards in work.items() for keys in (pieces(shards, SLOTS) if shards else [()])]
     while jobs:
         step: list[tuple[Who, Sequence[bytes]]] = []

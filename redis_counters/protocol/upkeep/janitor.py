@@ -1,4 +1,4 @@
-"""Keeping house: actors that fell silent are closed, folded, and at last forgotten. No value changes by it.
+"""Upkeep of a namespace: actors that fell silent are closed, folded, and at last forgotten. No value changes by it.
 
 Two generators do it: `one_pass` over a whole namespace, and `repair` of shards that a read found crowded. Each yields
 lists of commands, is sent the lists of their answers, and writes what it has done into a `JanitorReport`. A step is
@@ -13,8 +13,8 @@ one finds.
 
 What a pass does (page "The design", "Reaping and folding"):
 
-1. It reads the registries. Who is open and silent for `actor_ttl` is closed (`actors_reap`).
-2. If somebody waits to be folded, it walks over the names of all keys, once for all buckets, and folds what it meets of
+1. It reads the registries. An actor that is open and silent for `actor_ttl` is closed (`actors_reap`).
+2. If an actor waits to be folded, it walks over the names of all keys, once for all buckets, and folds what it meets of
    these actors (`slots_fold`). A walk that was complete is recorded with the time when it began.
 3. Records of actors that were folded before that, and longer than `retention` ago, are removed (`actors_clean`).
 
@@ -67,9 +67,9 @@ def one_pass(
     patient: bool = False,
     dry_run: bool = False,
 ) -> Steps:
-    """Keep house once in all buckets; nothing happens if somebody has done so within ``period`` seconds.
+    """Do the upkeep once in all buckets; nothing happens if a client has done so within ``period`` seconds.
 
-    ``patient``: a walk over all keys waits until somebody has been waiting for it for `actor_ttl`, so that there is
+    ``patient``: a walk over all keys waits until an actor has been waiting for it for `actor_ttl`, so that there is
     one in that time at most. ``dry_run``: nothing is changed, the report says what would be.
     Cost: O(actors), and for a walk O(keys in the database + slots); a script at a time is O(250 slots).
     """
@@ -82,10 +82,10 @@ def one_pass(
         plan = yield from _plan(bucket, registry, upkeep, now, report, room, dry_run=dry_run)
         room -= len(plan.wanted)
         plans.append(plan)
-    complete, nobody = False, not any(plan.wanted for plan in plans)
+    complete, none = False, not any(plan.wanted for plan in plans)
     if any(plan.due if patient else plan.wanted for plan in plans):
         complete = yield from walk(keys, plans, upkeep, report, dry_run=dry_run)
-    report.complete = nobody or (complete and all(plan.whole for plan in plans))
+    report.complete = none or (complete and all(plan.whole for plan in plans))
     for bucket, plan in enumerate(plans):
         walked = plan.now if complete and plan.whole else 0
         if dry_run:
@@ -95,7 +95,7 @@ def one_pass(
 
 
 def repair(keys: KeySpace, upkeep: Upkeep, report: JanitorReport, shards: Collection[bytes]) -> Steps:
-    """In these shards, the slots of those who may be folded are in the base. Cost: O(slots in them)."""
+    """Fold, in these shards, the slots of actors that may be folded. Cost: O(slots in them)."""
     bucket_of = bucket_finder(keys)
     for key in shards:
         bucket, cursor = bucket_of(key), b"0"
@@ -130,7 +130,7 @@ def _time(at: bytes) -> Generator[list[Command], list[object], int]:
 def _plan(
     bucket: int, registry: bytes, upkeep: Upkeep, now: int, report: JanitorReport, room: int, *, dry_run: bool
 ) -> Generator[list[Command], list[object], Plan]:
-    """Return what is to be done in a bucket; who is silent has been closed."""
+    """Return what is due in a bucket; silent actors have been closed."""
     plan, cursor = Plan(registry, now), b"0"
     generation, walked = b"", 0
     folded: dict[bytes, ActorRecord] = {}
@@ -161,7 +161,7 @@ def _plan(
             break
     for actor, record in folded.items():
         age = now - record.seen
-        if record.seen >= walked:  # by whom, and whether it was all of it, nobody knows
+        if record.seen >= walked:  # it is not known whether all of it was
             plan.wanted.add(actor)
             plan.due = plan.due or age >= upkeep.actor_ttl
         if age >= upkeep.retention and record.generation == generation:

@@ -1,15 +1,15 @@
 """Giving a counter more shards, or fewer, from outside, while everybody counts.
 
-More is simple: shard 0 tells the larger number, that is all. Fewer is not, for nobody knows who still thinks that
-there are more, sleeps, and will count there. The invariant is: **a shard is told of by shard 0, or sealed.**
+More is simple: the larger number is published in shard 0. Fewer is not: a process may still know of more, sleep,
+and count there. The invariant is: **a shard is published in shard 0, or sealed.**
 
-1. `narrow_open`: shard 0 holds that a narrowing has begun, and its id. Whoever tells of a number of shards makes it
+1. `narrow_open`: shard 0 holds that a narrowing has begun, and its id. Publishing a number of shards makes it
    void.
-2. `shard_seal`: each shard that is to go, if nobody has a slot in it, is sealed with that id. It counts as before, but
-   takes no counts: who tries is refused, has to tell shard 0 of the shard (which makes the narrowing void, or the
-   counter wide again), and may unseal it then, with the id that he was refused by.
+2. `shard_seal`: each shard that is to go, if no slot is in it, is sealed with that id. It counts as before, but
+   takes no counts: a process that tries is refused. It has to publish the shard in shard 0 (which makes the narrowing
+   void, or the counter wide again), and may then unseal it with the id that it was refused by.
 3. The seals must be older than anything that a fail-over takes back. Then they are looked at again.
-4. `narrow_apply`: in one step, and only if the narrowing is not void, shard 0 holds copies of what is sealed and tells
+4. `narrow_apply`: in one step, and only if the narrowing is not void, shard 0 holds copies of what is sealed, and
    the smaller number. A copy and its shard count once (`crdt/shard_copies.py`): no value changes in any of these steps.
 
 It may be stopped anywhere, and begun again: what is done is found done.

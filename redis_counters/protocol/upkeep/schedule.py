@@ -1,4 +1,4 @@
-"""When a client's own janitor does a step, and what it tells of it. A driver asks for commands and hands in answers.
+"""When a client's own janitor does a step, and its events. A driver asks for commands and hands in answers.
 
 The looks at counters that may grow (`auto_shards`) are taken at the same occasions, between the janitor's steps.
 """
@@ -40,7 +40,7 @@ class Housekeeping:
         self._passing = False
         self._next_step = 0.0
         self._next_repair = clock()
-        # Not at once: who lives shortly would only begin it.
+        # Not at once: a short process would only begin it.
         self._next_pass = clock() + self._some_period()
 
     @property
@@ -128,10 +128,10 @@ class Housekeeping:
         self._tell(EventKind.FOLDED, report.folded, "folded")
         self._tell(EventKind.CLEANED, report.cleaned, f"forgotten, folded {retention} s ago")
 
-    def _tell(self, kind: EventKind, whom: Iterable[Who], what: str) -> None:
+    def _tell(self, kind: EventKind, done: Iterable[Who], what: str) -> None:
         """One event per bucket."""
         actors: dict[int, list[bytes]] = {}
-        for bucket, actor in whom:
+        for bucket, actor in done:
             actors.setdefault(bucket, []).append(actor)
         for bucket, some in actors.items():
             single = some[0] if len(some) == 1 else None

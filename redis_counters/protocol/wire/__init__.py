@@ -1,1 +1,1 @@
-"""What goes over the wire and what it means: keys, commands, replies, errors, rights; and the options that shape it."""
+"""The wire, and what goes over it: keys, commands, replies, errors, rights; and the options that shape it."""

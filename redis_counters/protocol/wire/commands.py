@@ -1,4 +1,4 @@
-"""What may be asked of Redis: the manifest of the scripts, and a command as a value.
+"""Requests to Redis: the manifest of the scripts, and a command as a value.
 
 The manifest is the typed twin of the headers in ``lua/``; ``tests/lua/test_manifest.py`` compares the two, and both
 with what the scripts do. Script texts are read by ``drivers.lua_files``: nothing here touches a file.
@@ -176,10 +176,10 @@ class Command(NamedTuple):
 
 
 class Question(list[Command]):
-    """Commands that are asked together, and what the asker does anyway before he looks at their answers.
+    """Commands that are asked together, and work to do while waiting for the replies.
 
-    There is time for that while they are on their way: who sends them may call ``meanwhile``, once, with any lock or
-    none. If nobody does, the asker does it then.
+    The sender may call ``meanwhile``, once, with any lock or none, while they are in flight. If it does not, the asker
+    does that work then.
     """
 
     __slots__ = ("meanwhile",)

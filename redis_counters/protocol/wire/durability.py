@@ -1,4 +1,4 @@
-"""What must confirm a flush before it counts as done: followers (WAIT), the append-only file (WAITAOF), or nothing.
+"""Confirmation of a flush before it counts as done: by followers (WAIT), the append-only file (WAITAOF), or nothing.
 
 Both commands speak of the writes of their own connection, and replication is one stream: so whatever was written
 before, on any connection, is confirmed with what this connection wrote last. They are sent behind the flushes, outside

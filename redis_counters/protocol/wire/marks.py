@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 NONE = b"-"
-EVICTED = b"evicted 0 0"  # in place of a mark: nothing of that region is merged any more, whoever has it on its way
+EVICTED = b"evicted 0 0"  # in place of a mark: nothing of that region is merged any more, even if it is in flight
 
 
 class Mark(NamedTuple):

@@ -11,7 +11,7 @@ from redis_counters.protocol.wire.refusals import error_for
 from redis_counters.protocol.wire.replies import BadReply, Reply
 from redis_counters.protocol.wire.settings import Settings
 
-ANY_REGION = b"main"  # the default: who names none counts in whatever region this is
+ANY_REGION = b"main"  # the default: a client that names none counts in whatever region this is
 
 
 def open_namespace(settings: Settings, buckets: int) -> Command:

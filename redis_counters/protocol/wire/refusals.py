@@ -1,4 +1,4 @@
-"""What an error of Redis means here: whose fault it is, and that nothing of the command was applied."""
+"""The meaning of an error of Redis: whose fault it is, and that nothing of the command was applied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of regions, and which of them are asked by whom."""
+"""Names of regions, and which of them exchange with which."""
 
 from __future__ import annotations
 

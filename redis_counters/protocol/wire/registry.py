@@ -120,7 +120,7 @@ def scanned(raw: object, *, fields: bool) -> tuple[bytes, Any] | None:
 
 
 def actors_in(fields: list[bytes] | dict[bytes, bytes]) -> list[bytes]:
-    """Return who has slots among these fields of a shard."""
+    """Return the actors that have slots among these fields of a shard."""
     names = fields[::2] if isinstance(fields, list) else fields
     return list(dict.fromkeys(name[:-1] for name in names if name[-1:] in (b"+", b"-") and is_actor(name)))
 

@@ -1,4 +1,4 @@
-"""What a script answered: a word, then values. Clients differ in what they make of a reply; here it is one thing."""
+"""A script's answer: a word, then values. Clients differ in what they make of a reply; here it is one thing."""
 
 from __future__ import annotations
 

@@ -47,8 +47,8 @@ class Settings(NamedTuple):
     def delay(self) -> int:
         """Return how long after it was closed an actor may be taken back, and is not folded by others.
 
-        In whole seconds of the server's clock. More than a fail-over may take back: so whoever is folded was closed
-        in every past, and for so long that nobody opens it again, whatever copies of commands arrive.
+        In whole seconds of the server's clock. More than a fail-over may take back: so a folded actor was closed
+        in every past, and for so long that nothing opens it again, whatever copies of commands arrive.
         """
         return math.ceil(2 * self.reassert_window) or 1
 

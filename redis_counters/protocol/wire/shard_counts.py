@@ -28,7 +28,7 @@ def check_shards(option: str, shards: int) -> int:
 
 
 def check_told(shards: int) -> None:
-    """Raises ValueError for a number of shards that a counter of ours never has, whoever wrote it there."""
+    """Raises ValueError for a number of shards that a counter of ours never has."""
     if shards > MOST_SHARDS:
         raise ValueError(f"field b'k' holds {shards}, which is more than {MOST_SHARDS} shards")
 
@@ -115,7 +115,7 @@ class Shards:
             self.known[name] = shards
 
     def forget(self, name: bytes) -> None:
-        """What Redis said of the counter is to be learned again, when it is read."""
+        """Learn the counter's number of shards again, when it is read."""
         if name not in self.asked:
             self.known.pop(name, None)
 

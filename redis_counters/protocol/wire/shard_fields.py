@@ -17,7 +17,7 @@ CROWD = 64  # fields of a shard from which on its actors are looked at: some may
 
 
 def nothing() -> None:
-    """What is done meanwhile by who has nothing to do."""
+    """The work meanwhile of an asker that has none."""
 
 
 def ask_for(
@@ -67,7 +67,7 @@ def pairs_of(raw: object, name: bytes) -> Iterable[tuple[bytes, bytes]]:
     if isinstance(raw, bytes):
         if raw[:1] != b"!":
             parts = raw.split(b" ")
-            if len(parts) % 2 and raw:  # a blank inside of one: whoever put it there, it was not us
+            if len(parts) % 2 and raw:  # a blank inside of one: this library did not put it there
                 raise ValueError(f"{len(parts)} names and values of fields, which is an odd number")
             texts = iter(parts)
             return zip(texts, texts)  # noqa: B905 - an empty text is one part, and no field

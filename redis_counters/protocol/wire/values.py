@@ -1,4 +1,4 @@
-"""What callers hand in and get back: names, amounts, values."""
+"""Names, amounts and values, as callers hand them in and get them back."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from redis_counters.protocol.write.slot_totals import SlotKind
 
 
 class Accumulator:
-    """What was taken from the buffer, on its way into the totals. Nothing of it is lost sight of."""
+    """Counts that were taken from the buffer, on their way into the totals. None is lost sight of."""
 
     def __init__(self, router: Router, buffer: Buffer) -> None:
         self.router = router
@@ -27,7 +27,7 @@ class Accumulator:
         self.accepted = 0
 
     def route_unrouted(self) -> None:
-        """What was counted before the buckets were known is in the totals."""
+        """Move the counts from before the buckets were known into the totals."""
         router = self.router
         router.epoch += 1
         router.mark_moved()
@@ -43,9 +43,9 @@ class Accumulator:
                 del unrouted[name]
 
     def drain(self) -> None:
-        """All that callers counted before this call is in the totals. Cost: O(increments since the last time).
+        """Move all that callers counted before this call into the totals. Cost: O(increments since the last time).
 
-        Not what they count meanwhile: they may be faster than this is.
+        Counts that come meanwhile stay in the buffer: callers may be faster than this is.
         """
         if self.router.keys is not None and any(self.router.unrouted):
             self.route_unrouted()  # an exception came up in the middle
@@ -85,7 +85,7 @@ class Accumulator:
             self.accepted += 1
 
     def take_batch(self) -> None:
-        """The increments by one in the buffer are the next batch, if the last one is done. Cost: O(increments)."""
+        """Take the buffer's increments by one as the next batch, if the last one is done. Cost: O(increments)."""
         if self.unplaced:
             return
         if not self.claimed:
@@ -108,7 +108,7 @@ class Accumulator:
 
     @property
     def unabsorbed(self) -> bool:
-        """Something was taken from the buffer and is not in the totals yet."""
+        """True if something was taken from the buffer and is not in the totals yet."""
         return len(self.names) > self.placed or bool(self.claimed or self.claimed_amounts)
 
     @property
@@ -117,7 +117,7 @@ class Accumulator:
         return len(self.names) - self.placed
 
     def place(self, limit: int | None = None) -> None:
-        """Up to ``limit`` names of the batch are in the totals; None: all."""
+        """Move up to ``limit`` names of the batch into the totals; None: all."""
         first, end = self.placed, len(self.names)
         if first == end:
             return
@@ -162,6 +162,6 @@ class Accumulator:
             self._release_batch()
 
     def _release_batch(self) -> None:
-        """The names of a batch are kept as long as somebody counts them, and not here."""
+        """Forget the names of a batch that is done."""
         if self.placed == len(self.names):
             self.names, self.counts, self.placed = [], [], 0

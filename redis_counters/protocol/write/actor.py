@@ -67,14 +67,14 @@ class Actor:
 
     @property
     def clean(self) -> bool:
-        """Nothing waits to be sent or answered."""
+        """True if nothing waits to be sent or answered."""
         plus, minus, shards = self.tables
         waits = plus.dirty or plus.gated or minus.dirty or minus.gated or shards.dirty or shards.gated
         return self.unknown is None and not waits
 
     @property
     def delivered(self) -> bool:
-        """Clean, and nothing is kept because Redis refuses it."""
+        """True if it is clean, and nothing is kept because Redis refuses it."""
         plus, minus, shards = self.tables
         return self.clean and not (plus.refused or minus.refused or shards.refused)
 
@@ -145,7 +145,7 @@ class Actor:
         return Command(Script.SHARDS_WIDEN, (sealed.registry0, index_of(sealed.registry0), sealed.key0), args)
 
     def retire(self) -> None:
-        """Close and fold as soon as everything is across."""
+        """Begin to end, if everything is acknowledged."""
         if (self.state.phase is Phase.NEW and self.clean) or (self.state.phase is Phase.ACTIVE and self.delivered):
             self.state.on(Event.RETIRED)
 
@@ -202,7 +202,7 @@ class Actor:
         return taken[0], taken[1], taken[2]
 
     def void(self) -> None:
-        """The last flush was answered with an error of Redis: it is not recorded, and need not be remembered."""
+        """Forget the last flush: it was answered with an error of Redis, so it is not recorded."""
         chunk = self.unknown
         if self.state.phase is Phase.ACTIVE and chunk is not None and self.opening is None:
             self.sent.forget(chunk.seq)
@@ -212,7 +212,7 @@ class Actor:
     def answer(self, reply: Reply, now: float) -> None:
         """Take the answer to the last request in; FOLDED and GONE are the writer's (see `leftover`)."""
         if self.opening is not None:
-            sealed = self.sealed.pop(self.opening)  # if it is sealed again by now, the next flush is told so
+            sealed = self.sealed.pop(self.opening)  # if it is sealed again by now, the next flush is answered so
             if not sealed.widened:
                 self.sealed[self.opening] = sealed._replace(widened=True)
         elif self.state.phase in (Phase.NEW, Phase.REOPEN):
@@ -220,7 +220,7 @@ class Actor:
         elif self.state.phase is Phase.ACTIVE:
             self._answer_flush(reply, now)
         elif reply.word == "UNKNOWN":
-            # With the record, its "folded" is lost: telling again what is folded already would count it twice.
+            # With the record, its "folded" is lost: sending again what is folded already would count it twice.
             self.state.on(Event.RECORD_LOST_IN_FOLD if self.folding else Event.RECORD_LOST)
         elif reply.word == "REGRESS":
             self._lost(reply.number(0))
@@ -309,7 +309,7 @@ class Actor:
                 self.state.on(Event.HEALED)
 
     def _keep_applied(self, applied: Applied) -> None:
-        """Of what is not sent because its counter's number of shards is refused, what Redis has is acknowledged.
+        """Acknowledge what Redis has of slots that wait because their counter's number of shards is refused.
 
         (What it refused itself is not there any more: something else is in its place.)
         """
@@ -334,7 +334,7 @@ class Actor:
         return (plus, minus, dict(self.tables[SlotKind.SHARDS].total)), exact
 
     def leave_refused(self, rest: Totals) -> None:
-        """Of what Redis has refused, nothing is left over that it had before: it may have that again.
+        """Take from the rest what Redis had before it refused it: it may have that again.
 
         A fail-over may have taken back that something else was put in the counter's place.
         """
@@ -358,7 +358,7 @@ class Actor:
         return applied, exact and not self.state.base_inexact
 
     def let_through(self, table: SlotTotals, key: bytes) -> bool:
-        """The key may be sent, or was, without an answer: holding it back now would break what flush() promises."""
+        """True if the key may be sent, or is in flight: holding it back now would break what flush() promises."""
         if self.unknown is not None and key in self.unknown.totals[table.kind]:
             return True
         return key in table.dirty and key not in table.gated

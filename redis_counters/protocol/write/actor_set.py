@@ -59,7 +59,7 @@ class ActorSet:
         return self.actors[-1]
 
     def begin(self, now: float) -> None:
-        """What is counted from now on goes to a new actor."""
+        """Route what is counted from now on to a new actor."""
         settings = self.settings
         actor = Actor(self.number, self.registry, self.mint, settings.display, settings.delay, now, self.expiries)
         if self.settings.journal is not None:
@@ -130,9 +130,9 @@ class ActorSet:
         return moved
 
     def _unproved(self, actor: Actor, now: float) -> bool:
-        """True if a fail-over may have taken back what the actor told lately, and nobody would notice.
+        """True if a fail-over may have taken back the actor's last flushes, and nothing would show it.
 
-        An actor that goes on telling learns of it by the answers; one that fell silent has to ask.
+        An actor that goes on flushing learns of it by the answers; one that fell silent has to ask.
         """
         window = self.settings.reassert_window
         return (
@@ -142,7 +142,7 @@ class ActorSet:
         )
 
     def close(self, now: float) -> None:
-        """Every actor ends as soon as all it holds is across; one that never opened has nothing to end.
+        """End every actor as soon as all it holds is acknowledged; one that never opened has nothing to end.
 
         An actor that ends is never the current one: what is counted even now would be lost with it.
         """
@@ -152,7 +152,7 @@ class ActorSet:
             actor.retire()
 
     def move_on(self, actor: Actor, rest: Totals, now: float) -> None:
-        """The actor was folded behind our back: what it did not get across is counted by the current one."""
+        """The actor was folded by another client: the current one counts what it did not get across."""
         if actor is self.current:
             self.begin(now)
         self.actors.remove(actor)
@@ -172,7 +172,7 @@ class ActorSet:
 
 
 def _move_refused(before: SlotTotals, table: SlotTotals) -> None:
-    """What Redis refuses waits in the current actor, so that an older one can end. Nothing of it was ever applied."""
+    """Move refused totals to the current actor, so that an older one can end. None of them was ever applied."""
     for key in before.refused.keys() - before.dirty.keys():
         applied = before.acknowledged.get(key, 0)
         if table.kind is SlotKind.SHARDS:

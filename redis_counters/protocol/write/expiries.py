@@ -1,6 +1,6 @@
 """When counters expire, by name: each flush of such a counter brings that along, so that no shard is ever without it.
 
-A moment holds for as long as somebody may count with it: a handle, a slot, what waits in a buffer or a journal.
+A moment is kept as long as something may count with it: a handle, a slot, a buffer, a journal.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from redis_counters.errors import UsageError
 from redis_counters.protocol.wire.keys import name_of
 
 Moment = float | datetime.datetime
-FAR = 253_402_300_800_000  # the end of the year 9999: who is beyond it means milliseconds, or never
+FAR = 253_402_300_800_000  # the end of the year 9999: a moment beyond it means milliseconds, or never
 MOST_EXPIRED = 1_000  # names whose time is over, until it is looked which of them are needed
 
 
@@ -89,7 +89,7 @@ class Expiries:
         return found
 
     def forget(self, now: int, owned: Callable[[bytes], bool]) -> None:
-        """Counters that have expired (``now``: epoch milliseconds) are not kept, once nobody counts them."""
+        """Drop counters that have expired (``now``: epoch milliseconds) and that nothing here counts."""
         if len(self.known) < self.most:
             return
         for name in list(self.known):

@@ -1,4 +1,4 @@
-"""What one flush tells, and how it is said to slots_merge."""
+"""The totals of one flush, and the call of slots_merge that sends them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Totals = tuple[dict[bytes, int], dict[bytes, int], dict[bytes, int]]
 
 
 class Chunk:
-    """What one flush tells: totals by key, for each kind of slot, in the order of its items.
+    """The totals of one flush: by key, for each kind of slot, in the order of its items.
 
     ``items``: kind and key by item number; None if all are PLUS, in the order of the dict.
     """
@@ -28,8 +28,8 @@ class Chunk:
         self.base = base
         self.totals = totals
         self.items = items
-        self.answered = False  # with OK; else nobody knows
-        self.refused: set[tuple[SlotKind, bytes]] = set()  # what Redis has said no to, alone: nothing of it was applied
+        self.answered = False  # with OK; else it may or may not be applied
+        self.refused: set[tuple[SlotKind, bytes]] = set()  # Redis rejected these alone: they were not applied
 
     def __len__(self) -> int:
         return sum(map(len, self.totals))
@@ -49,7 +49,7 @@ class Chunk:
 
 
 class FlushHeader(NamedTuple):
-    """Who tells, which flush of his this is, and on which it rests: the script looks at this before it writes."""
+    """Actor id, flush number, base number: the script checks these before it writes."""
 
     actor: bytes
     seq: int
@@ -115,8 +115,8 @@ def _merge(
     )
 
 
-# A shard other than 0 may be sealed, so a slot that may be new there is told like one with a floor: those are looked at
-# before anything is written.
+# A shard other than 0 may be sealed, so a slot that may be new there is sent like one with a floor: the script
+# looks at those before it writes anything.
 
 
 def _fresh(key: bytes, table: SlotTotals) -> bool:

@@ -31,7 +31,7 @@ class Frequent:
         self._turn = 0
 
     def new_round(self, now: float) -> None:
-        """What is flushed from now on belongs to another round."""
+        """Begin another round."""
         if self._comparing:
             self._comparing, self._sample = False, set()
         if self._collecting:

@@ -1,9 +1,9 @@
-"""The flushes of an actor that are remembered, and what they say about what Redis held at an earlier time.
+"""The flushes of an actor that are remembered. They say what Redis held at an earlier time.
 
 A flush is applied on top of its base, or of a later flush that was unanswered when it was sent, whose names it carries
 again. So its state is that of its base with its own totals on top; flushes that a fail-over took back are not on this
 chain, though their numbers are lower. Late copies of those may move the record on again: so the first flush after a
-fail-over is exact, which tells of any that did.
+fail-over is exact: its answer shows whether any did.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A fail-over, a restart without persistence or FLUSHALL may happen without any error here: redis-py connects anew in
 silence, and a proxy keeps the connection. An actor that has something to send learns of the loss by the answer. For the
 others each look reads the records of those that were seen longest ago, half of them. So a loss is found within two
-looks; an actor whose record is not as it should be sends an empty flush, and the answer does the rest.
+looks; an actor with an unexpected record sends an empty flush, and the answer does the rest.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ IDLE_PAUSE = 30.0  # at most; on the way there half of the time that it has been
 
 
 class Looks:
-    """When the next look is due, and at whom."""
+    """When the next look is due, and at which actors."""
 
     __slots__ = ("at", "used_at")
 
@@ -27,7 +27,7 @@ class Looks:
         self.used_at = 0.0  # when the process last counted or read
 
     def due(self, actors: Iterable[Actor], now: float) -> bool:
-        """True if somebody should be looked at."""
+        """True if the record of some actor should be read."""
         pause = min(max((now - self.used_at) / 2, BUSY_PAUSE), IDLE_PAUSE)
         return now - self.at >= pause and any(holds(actor) and now - actor.last_seen >= BUSY_PAUSE for actor in actors)
 

@@ -1,4 +1,4 @@
-"""What is not across yet: how much of it there is, and what Redis refuses of it."""
+"""Counts that are not acknowledged yet: how many there are, and which of them Redis refuses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from redis_counters.protocol.write.slot_totals import SlotKind
 
 
 class Outstanding:
-    """Answers questions about what was counted and is on its way, or held back."""
+    """Answers questions about counts that are in flight, or held back."""
 
     def __init__(self, accumulator: Accumulator) -> None:
         self.accumulator = accumulator
@@ -52,7 +52,7 @@ class Outstanding:
         return list(found.values())
 
     def retry_refused(self) -> None:
-        """What Redis refused is to be sent again; in other shards than 0 only when their number is published."""
+        """Send again what Redis refused; in other shards than 0 only when their number is published."""
         publication = self.router.publication
         for actor in self.router.actors_in_use() if publication is not None else ():
             for table in actor.tables:

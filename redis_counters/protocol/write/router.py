@@ -24,7 +24,7 @@ The caller stores them itself, next to the step that takes the amount away.
 
 
 class Router:
-    """The buckets with their actors; and what was counted before the buckets were known, by name."""
+    """The buckets with their actors; and counts from before the buckets were known, by name."""
 
     def __init__(self, settings: Settings, mint: Callable[[], str]) -> None:
         self.settings = settings
@@ -129,9 +129,9 @@ class Router:
         return self.overflowed, name, self.overflowed.get(name, 0) + amount, None
 
     def follow(self, name: bytes, shards: int) -> None:
-        """The counter has fewer shards than this process knew, as Redis says, unless it has counted in the others.
+        """Lower the number of shards to what Redis says, unless this process has counted in the others.
 
-        No count is in a shard that Redis does not tell of: see `reshard`. Cost: O(shards that were known).
+        No count is in a shard that is not published: see `reshard`. Cost: O(shards that were known).
         """
         if self.keys is None:
             return
@@ -144,7 +144,7 @@ class Router:
             self.shards.lower(name, shards)
 
     def raise_shards(self, name: bytes, shards: int) -> None:
-        """The counter has at least that many shards, and shard 0 will say so, whether this process uses them or not."""
+        """Raise the number of shards to that, and publish it in shard 0, whether this process uses them or not."""
         self.shards.learn(name, shards)
         if self.publication is not None:
             self.publication.tell(name, shards)

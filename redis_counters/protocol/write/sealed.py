@@ -1,4 +1,4 @@
-"""What is known of a shard that was sealed, until it is unsealed."""
+"""A sealed shard, until it is unsealed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Sealed(NamedTuple):
-    """A shard that takes no counts at present (see `reshard`), and what has to be told where, to unseal it."""
+    """A shard that takes no counts at present (see `reshard`), and what unsealing it takes."""
 
     id: bytes
     registry0: bytes

@@ -1,7 +1,7 @@
 """Shards other than 0 are used only after shard 0 says that they exist: readers go by that.
 
-The number of shards is a kind of slot of the actor in shard 0's bucket: it is sent, acknowledged, and told again after
-a fail-over like any total. Until it is acknowledged, what was counted for another shard waits at a gate.
+The number of shards is a kind of slot of the actor in shard 0's bucket: it is sent, acknowledged, and sent again
+after a fail-over like any total. Until it is acknowledged, what was counted for another shard waits at a gate.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from redis_counters.protocol.write.slot_totals import SlotKind
 
 
 class ShardPublication:
-    """What waits for the publication of a number of shards."""
+    """Slots that wait until a number of shards is published."""
 
     def __init__(self, keys: KeySpace, buckets: Sequence[ActorSet]) -> None:
         self.keys = keys
         self.buckets = buckets
         self.waiting: dict[bytes, set[tuple[int, bytes]]] = {}  # shard 0's key -> (bucket, key) of what waits for it
         self.wanted: dict[bytes, int] = {}  # shard 0's key -> the number of shards that it waits for
-        self.again: set[bytes] = set()  # shard 0's keys that must tell of their shards again
+        self.again: set[bytes] = set()  # shard 0's keys that must publish again
         self.used = 0  # how often something was made to wait
 
     def tell(self, name: bytes, shards: int) -> None:
-        """Shard 0 will say that there are so many."""
+        """Publish that number of shards in shard 0."""
         bucket0, key0 = self.keys.shard_key(name, 0)
         table0 = self.buckets[bucket0].tables[SlotKind.SHARDS]
         if table0.total.get(key0, 0) < shards or key0 in table0.refused:
@@ -50,12 +50,12 @@ class ShardPublication:
         return True
 
     def publish_again(self, key: bytes) -> None:
-        """A shard was deleted by hand, so perhaps with it shard 0, which told of it."""
+        """A shard was deleted by hand, so perhaps shard 0 too, which had published it."""
         name = name_of(key)
         bucket0, key0 = self.keys.shard_key(name, 0)
         table0 = self.buckets[bucket0].tables[SlotKind.SHARDS]
         table0.acknowledged.pop(key0, None)
-        table0.raise_to(key0, shard_of(key) + 1)  # (tells the journal, too)
+        table0.raise_to(key0, shard_of(key) + 1)  # (so the journal learns of it, too)
         self.again.add(key0)
 
     def answered(self, key0: bytes, shards: int, refused: str | None) -> None:

@@ -1,4 +1,4 @@
-"""What one actor holds of one kind of slot: cumulative totals, what of them is acknowledged, and what must be sent.
+"""One actor's slots of one kind: cumulative totals, which of them are acknowledged, and which must be sent.
 
 A key is dirty as long as its total is above what is acknowledged, no flush is on its way with it, and Redis has not
 refused it. (`accumulator.py` adds to totals by itself where that is a third of the cost of a flush.)
@@ -14,7 +14,7 @@ ALL = 2**62  # a position behind every other
 
 
 class SlotKind(IntEnum):
-    """What a table's totals mean. All of them only grow, and Redis takes their maximum."""
+    """The meaning of a table's totals. All of them only grow, and Redis takes their maximum."""
 
     PLUS = 0  # cumulative increments
     MINUS = 1  # cumulative decrements
@@ -48,9 +48,9 @@ class SlotTotals:
         self.total: dict[bytes, int] = {}
         self.acknowledged: dict[bytes, int] = {}
         self.dirty: dict[bytes, None] = {}
-        self.absent: set[bytes] = set()  # a read found these deleted by somebody, and not lost: it need not ask again
+        self.absent: set[bytes] = set()  # a read found these deleted, and not lost: it need not ask again
         self.floored: set[bytes] = set()  # reported missing: they go again with their floor
-        self.refused: dict[bytes, str] = {}  # Redis said no to these alone: kept, sent again when asked
+        self.refused: dict[bytes, str] = {}  # Redis rejected these alone: kept, sent again when asked
         self.gated: set[bytes] = set()  # wait until their counter's larger number of shards is published
         self.taken = 0  # how many keys left the front of `dirty`,
         self.passed = 0  # and how many of those were answered
@@ -99,7 +99,7 @@ class SlotTotals:
             self.changed.update(dict.fromkeys(sent))
 
     def forget(self) -> None:
-        """Nothing counts as acknowledged any more: every total is to be sent again."""
+        """Forget all acknowledgements: every total is to be sent again."""
         self.acknowledged = {}
         self.floored.clear()
         self.absent.clear()
@@ -110,7 +110,7 @@ class SlotTotals:
         self.stop = max(self.stop, self.end)  # others miss it until it is there, so it need not wait for the next round
 
     def send_again(self) -> None:
-        """What is not acknowledged and not refused is to be sent, whatever was done with it before."""
+        """Send all that is neither acknowledged nor refused, whatever was done with it before."""
         self.dirty.update((key, None) for key, _amount in self.pending() if key not in self.refused)
         self.must = self.end
 

@@ -1,6 +1,6 @@
 """The write side of a client: which bucket sends what next, and what the answers mean.
 
-Sans-I/O: it is told the time, is asked for requests and is given their answers. Not thread-safe: drivers lock.
+Sans-I/O: it is given the time and the answers, and is asked for requests. Not thread-safe: drivers lock.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Writer:
         self.memory_seen = False  # the server was asked whether it may evict counters
         self.losses = 0  # times that acknowledged flushes were found missing
         self.folds = 0  # fold requests sent
-        self.uncertain = 0  # times that nobody could tell how far an actor got
+        self.uncertain = 0  # times that it could not be known how far an actor got
         self.grown = 0  # times that a counter got more shards for what it is written to
         self.frequent = Frequent(self.router.shards)
         self.looks = Looks()
@@ -93,7 +93,7 @@ class Writer:
     # -- requests go out, answers come in
 
     def new_round(self, now: float = 0.0) -> None:
-        """What was counted until now is to be sent in this round, and nothing that is counted meanwhile.
+        """Begin a round, which sends what was counted until now, and nothing that is counted meanwhile.
 
         Else a round would not end while counting goes on, and a hot counter would be sent as fast as Redis answers,
         instead of once per interval. Buckets that failed may try again.
@@ -117,16 +117,16 @@ class Writer:
             self.looks.begin(actors, now)
 
     def _stop_at(self, most: int) -> None:
-        """What is dirty now is for this round, up to that position; what comes later is for the next one."""
+        """Send in this round what is dirty up to that position (0: all that is dirty now); the rest in the next one."""
         for bucket in self.router.buckets:
             for actor in bucket.actors:
                 for table in actor.tables:
                     table.stop = most or table.taken + len(table.dirty)
 
     def requeue_all(self) -> None:
-        """After an exception in the middle of a round (out of a signal handler): what may be half done is done again.
+        """After an exception in the middle of a round (out of a signal handler): send again what is not acknowledged.
 
-        What is not acknowledged is sent again, as by a fail-over, but for what Redis refused; nothing is on its way.
+        Only what Redis refused is not sent. Nothing is in flight any more.
         """
         for bucket in self.router.buckets:
             bucket.busy = False
@@ -143,7 +143,7 @@ class Writer:
         self.interrupted_round = False
 
     def place_some(self) -> None:
-        """One chunk's worth of the round's batch has its places, so that sending need not wait for all of it."""
+        """Route one chunk's worth of the round's batch, so that sending need not wait for all of it."""
         if not self.round_open:
             return
         if self.accumulator.unplaced:
@@ -256,13 +256,13 @@ class Writer:
             self.errors.extend(refusal(key, table.refused[key]) for table in actor.tables if key in table.refused)
 
     def _unseal(self, actor: Actor, key: bytes, id: bytes, publication: ShardPublication) -> None:
-        """The shard takes no counts, for its counter was given fewer: shard 0 is told of it, then it is unsealed."""
+        """The shard takes no counts, for its counter was given fewer: publish it in shard 0, then unseal it."""
         bucket0, key0 = publication.keys.shard_key(name_of(key), 0)
         actor.sealed[key] = Sealed(id, publication.keys.registries[bucket0], key0, shard_of(key) + 1)
-        publication.publish_again(key)  # which is told again after a fail-over, too
+        publication.publish_again(key)  # which is sent again after a fail-over, too
 
     def see_memory(self, raw: object) -> None:
-        """Warn if the server may evict counters (INFO memory; who may not ask does without)."""
+        """Warn if the server may evict counters (INFO memory; without the right to ask, it does not)."""
         policy = _POLICY.search(raw) if isinstance(raw, bytes) else None
         if policy is not None and policy[1] != b"noeviction":
             what = (
@@ -272,7 +272,7 @@ class Writer:
 
     @property
     def durable(self) -> bool:
-        """Whatever was acknowledged is confirmed too, as far as that is asked for."""
+        """True if all that was acknowledged is confirmed too, as far as that is asked for."""
         return self.settings.durability is None or self.confirmed >= self.flushes
 
     def confirmation(self) -> Command | None:
@@ -293,17 +293,17 @@ class Writer:
         self.shortfall = error
 
     def probe_all(self) -> None:
-        """Every actor is to see whether Redis still has what it acknowledged."""
+        """Let every actor ask whether Redis still has what it acknowledged."""
         for actor in self.router.actors_in_use():
             actor.state.on(ActorEvent.PROBE_WANTED if holds(actor) else ActorEvent.PROBE_OVER)
 
     def look_all(self) -> None:
-        """Every actor is to see whether Redis still has its record, and that it is not behind."""
+        """Let every actor look whether Redis still has its record, and that it is not behind."""
         for actor in self.router.actors_in_use():
             actor.state.on(ActorEvent.LOOK_WANTED if holds(actor) else ActorEvent.LOOK_OVER)
 
     def unanswered(self, request: Request) -> None:
-        """The connection broke or the time is over: what was sent may or may not have been applied."""
+        """The connection broke or the deadline is over: what was sent may or may not have been applied."""
         bucket = self.router.buckets[request.actor.bucket]
         bucket.busy = False
         bucket.failed = True
@@ -325,7 +325,7 @@ class Writer:
         self.errors.append(error)
 
     def _drop(self, actor: Actor) -> None:
-        """The actor is at its end: Redis has all of it, and its own state is let go of."""
+        """Drop an actor at its end: Redis has all of it."""
         if actor.state.outcome_unknown:
             self._doubt(actor, "its registry was lost while it was folded")
         self.router.buckets[actor.bucket].actors.remove(actor)
@@ -334,7 +334,7 @@ class Writer:
 
     def _move_on(self, actor: Actor, reply: Reply, now: float) -> None:
         gone = reply.word == "GONE"
-        # GONE, nobody can tell: never over-count, so what is unknown counts as applied.
+        # GONE: it cannot be known. Never over-count, so what is unknown counts as applied.
         seq = reply.number(0) if not gone else actor.base if actor.unknown is None else actor.seq
         rest, exact = actor.leftover(seq)
         unproved = gone and actor.last_proved < actor.last_acknowledged + self.settings.reassert_window
@@ -372,14 +372,14 @@ class Writer:
 
     @property
     def clean(self) -> bool:
-        """Nothing waits to be sent now."""
+        """True if nothing waits to be sent now."""
         counting = self.accumulator
         waits = self.interrupted_round or counting.buffer or counting.unabsorbed or any(self.router.unrouted)
         return not waits and all(actor.clean for actor in self.router.actors_in_use())
 
     @property
     def closed(self) -> bool:
-        """Every actor is closed and folded, but for those with what Redis refuses; nothing has been counted since."""
+        """True if every actor is closed and folded, but for those with refused counts, and none has counted since."""
         return (
             self.clean
             and self.durable
