@@ -22,7 +22,7 @@ def keep_house(process: Process, steps: int) -> bool:
             return step > 0
         housekeeping.answered([process.world.ask(command) for command in commands], 0.0)
         if step < steps - 1:
-            process.world.now += housekeeping.wait() if housekeeping.stepper.begun else 0.0
+            process.world.now += housekeeping.wait() if housekeeping.stepper.steps is not None else 0.0
     return True
 
 

@@ -91,5 +91,4 @@ def _has_passed(actor: Actor, positions: list[int]) -> bool:
         return True
     while actor.successor is not None:
         actor, positions = actor.successor, [0, 0, 0]
-    plus, minus, shards = actor.tables
-    return plus.has_passed(positions[0]) and minus.has_passed(positions[1]) and shards.has_passed(positions[2])
+    return all([t.passed >= max(p, t.must) for t, p in zip(actor.tables, positions, strict=True)])  # noqa: C419 - fewer calls

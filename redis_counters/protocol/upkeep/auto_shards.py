@@ -55,7 +55,7 @@ class Growth:
 
     def wait(self) -> float:
         """Return in how many seconds there is something to do; infinity if no counter is flushed that may grow."""
-        if not self._stepper.begun and not self.writer.frequent.found:
+        if self._stepper.steps is None and not self.writer.frequent.found:
             return math.inf
         return max(0.0, self._next - self.clock())
 
@@ -63,8 +63,8 @@ class Growth:
         """Return what to send now, to be `answered` or `abandoned`; None if there is nothing to do."""
         if self.wait() > 0:
             return None
-        if not self._stepper.begun:
-            self._stepper.begin(self._look())
+        if self._stepper.steps is None:
+            self._stepper.steps = self._look()
         commands = self._stepper.commands()
         if commands is None:
             self._end()

@@ -55,7 +55,7 @@ class Housekeeping:
         return min(self._wait(), self.growth.wait())
 
     def _wait(self) -> float:
-        if self.stepper.begun:
+        if self.stepper.steps is not None:
             due = self._next_step
         else:
             due = min(self._next_pass, self._next_repair) if self.reads.crowded else self._next_pass
@@ -69,7 +69,7 @@ class Housekeeping:
             return looks
         if self._wait() > 0:
             return None
-        if not self.stepper.begun:
+        if self.stepper.steps is None:
             self._begin()
         commands = self.stepper.commands()
         if commands is None:
@@ -96,13 +96,13 @@ class Housekeeping:
         now = self.clock()
         if now >= self._next_pass:
             self._passing, self.seen = True, set()
-            self.stepper.begin(self._whole(None))
+            self.stepper.steps = self._whole(None)
         else:
             shards = [key for key in self.reads.crowded if key not in self.seen]
             self.reads.crowded.clear()
             self.seen.update(shards)
             self._passing = False
-            self.stepper.begin(self._whole(shards))
+            self.stepper.steps = self._whole(shards)
 
     def _whole(self, shards: Sequence[bytes] | None) -> Steps:
         writer = self.writer

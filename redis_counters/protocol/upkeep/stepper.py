@@ -11,35 +11,29 @@ class Stepper:
     """Asks a generator for commands, and hands it the answers."""
 
     def __init__(self) -> None:
-        self._steps: Steps | None = None
+        self.steps: Steps | None = None  # None: it is over, or not begun
         self._answers: list[object] | None = None
-
-    @property
-    def begun(self) -> bool:
-        return self._steps is not None
-
-    def begin(self, steps: Steps) -> None:
-        self._steps = steps
 
     def commands(self) -> list[Command] | None:
         """Return the next step; None if that was the last, or Redis refuses to go on: then it is over, quietly."""
-        steps, answers = self._steps, self._answers
+        steps, answers = self.steps, self._answers
         assert steps is not None
         self._answers = None
         try:
             return next(steps) if answers is None else steps.send(answers)
         except (StopIteration, CounterError):
-            self._steps = None
+            self.steps = None
             return None
 
     def answered(self, answers: list[object]) -> bool:
         """Take the answers in. False if it is over: it was abandoned meanwhile."""
-        self._answers = answers if self.begun else None
-        return self.begun
+        begun = self.steps is not None
+        self._answers = answers if begun else None
+        return begun
 
     def abandon(self) -> bool:
         """The answers will not come: it is over. False if it was before."""
-        steps, self._steps, self._answers = self._steps, None, None
+        steps, self.steps, self._answers = self.steps, None, None
         if steps is not None:
             steps.close()
         return steps is not None

@@ -266,12 +266,13 @@ class Actor:
         chunk = self.unknown
         assert chunk is not None
         if reply.word == "OK":
-            if reply.number(0) != chunk.seq:
-                raise BadReply(f"OK came for flush {reply.number(0)} instead of {chunk.seq}")
+            recorded = reply.number(0)
+            if recorded != chunk.seq:
+                raise BadReply(f"OK came for flush {recorded} instead of {chunk.seq}")
             if len(chunk):
                 self.last_acknowledged = now
             self._acknowledge(chunk, reply)
-            self.base, self.last_proved = max(self.base, reply.number(0)), now
+            self.base, self.last_proved = max(self.base, recorded), now
             self.state.on(Event.APPLIED)
         elif reply.word == "STALE":
             self.seq = max(self.seq, reply.number(0))

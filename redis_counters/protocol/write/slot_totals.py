@@ -119,9 +119,6 @@ class SlotTotals:
         """The position behind the last dirty key: once it is passed, all that is dirty now was answered."""
         return self.taken + len(self.dirty)
 
-    def has_passed(self, position: int) -> bool:
-        return self.passed >= max(position, self.must)
-
     def raise_to(self, key: bytes, total: int) -> None:
         """The total is at least that, and will be sent (of a number of shards, which is not added up)."""
         self.total[key] = max(total, self.total.get(key, 0))

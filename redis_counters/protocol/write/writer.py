@@ -146,8 +146,7 @@ class Writer:
         """Route one chunk's worth of the round's batch, so that sending need not wait for all of it."""
         if not self.round_open:
             return
-        if self.accumulator.unplaced:
-            self.accumulator.place(self.settings.max_batch)
+        self.accumulator.place(self.settings.max_batch)
         if not self.accumulator.unplaced:
             self.round_open = False
             self._stop_at(0)
@@ -155,13 +154,12 @@ class Writer:
 
     def next_request(self, now: float) -> Request | None:
         """Return what to send next, of a bucket that waits for no answer; buckets take turns."""
-        durable = self.durable
         for bucket in self.router.buckets_in_use(self._turn):
             if bucket.busy or bucket.failed:
                 continue
-            if self.closing and durable:
+            if self.closing and self.durable:
                 bucket.close(now)
-            elif not self.closing and bucket.keep_house(now, may_end=durable):
+            elif not self.closing and bucket.keep_house(now, may_end=self.durable):
                 self.drops += 1  # a snapshot from before may have it under the old actor
                 self.router.epoch += 1
             for actor in list(bucket.actors):
