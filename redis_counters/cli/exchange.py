@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -164,18 +164,15 @@ def _happened(stats: ExchangeStats) -> tuple[int, ...]:
     return tuple(n for pair in stats.pairs.values() for n in (pair.entries, pair.repaired, pair.failures, pair.refused))
 
 
-@contextmanager
-def _progress(running: Exchange) -> Iterator[None]:
+def _progress(running: Exchange) -> AbstractContextManager[object]:
     """The figures on standard error, if that is a terminal; gone at the end."""
     if not sys.stderr.isatty():
-        yield
-        return
+        return nullcontext()
     from rich.console import Console
     from rich.live import Live
 
     console = Console(stderr=True)
-    with Live(get_renderable=lambda: _table(running.stats()), console=console, refresh_per_second=4, transient=True):
-        yield
+    return Live(get_renderable=lambda: _table(running.stats()), console=console, refresh_per_second=4, transient=True)
 
 
 def _table(stats: ExchangeStats) -> RenderableType:

@@ -15,11 +15,9 @@ from typing import Annotated, Any
 from fastapi import Depends, Header, Request
 from fastapi.responses import JSONResponse
 from starlette.requests import HTTPConnection
-from starlette.responses import Response
 
 import redis_counters.contrib.starlette as starlette
 from redis_counters.asyncio import Counters
-from redis_counters.contrib.http_errors import Answer
 from redis_counters.contrib.idempotency import HEADER
 from redis_counters.contrib.starlette import counting, handlers_with, lifespan
 
@@ -55,9 +53,7 @@ def idempotency_key(user: Callable[..., Any] | None) -> Callable[..., str]:
     return key
 
 
-def _json(found: Answer) -> Response:
-    return JSONResponse({"detail": found.sentence}, found.status, dict(found.headers))
-
-
-ERROR_HANDLERS = handlers_with(_json)
+ERROR_HANDLERS = handlers_with(
+    lambda found: JSONResponse({"detail": found.sentence}, found.status, dict(found.headers))
+)
 """For ``exception_handlers``: errors of counting become 400, 422 or 503, each ``{"detail": sentence}``."""

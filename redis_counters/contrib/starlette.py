@@ -8,7 +8,7 @@ async def view(request):
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 
@@ -82,8 +82,8 @@ def idempotency_key(request: Request, user: User | None) -> str:
         raise HTTPException(400, str(error)) from None
 
 
-def _handler(respond: Callable[[Answer], Response]) -> Callable[[HTTPConnection, Exception], Awaitable[Response]]:
-    """Return a handler of the errors in `ANSWERED`."""
+def handlers_with(respond: Callable[[Answer], Response]) -> dict[Any, Any]:
+    """Return ``exception_handlers`` for the errors in `ANSWERED`, which answer by ``respond``."""
 
     async def handle(connection: HTTPConnection, error: Exception) -> Response:
         found = answer(cast(CounterError, error)) if connection.scope["type"] == "http" else None
@@ -91,17 +91,8 @@ def _handler(respond: Callable[[Answer], Response]) -> Callable[[HTTPConnection,
             raise error  # as if there were no handler; a web socket would wait for ever
         return respond(found)
 
-    return handle
+    return dict.fromkeys(ANSWERED, handle)
 
 
-def _plain(found: Answer) -> Response:
-    return PlainTextResponse(found.sentence, found.status, dict(found.headers))
-
-
-def handlers_with(respond: Callable[[Answer], Response]) -> dict[Any, Any]:
-    """Return ``exception_handlers`` that answer by ``respond``."""
-    return dict.fromkeys(ANSWERED, _handler(respond))
-
-
-ERROR_HANDLERS = handlers_with(_plain)
+ERROR_HANDLERS = handlers_with(lambda found: PlainTextResponse(found.sentence, found.status, dict(found.headers)))
 """For ``exception_handlers``: errors of counting become 400, 422 or 503, each with a sentence as plain text."""

@@ -34,44 +34,38 @@ class Struck:
 SPARED = Struck(Fate.PASS)
 
 
-@dataclass(slots=True)
 class Fault:
-    """Strikes every n-th matching command, or each with a probability, at most ``times`` times."""
+    """Strikes every n-th matching command, or each with a probability, at most ``times`` times.
 
-    struck: Struck
-    every: int | None
-    probability: float | None
-    rng: random.Random
-    commands: frozenset[str] | None
-    times: int | None
-    seen: int = 0
+    Raises: UsageError for a description that is not clear.
+    """
+
+    def __init__(
+        self,
+        struck: Struck,
+        every: int | None,
+        probability: float | None,
+        seed: int | None,
+        commands: Collection[str] | None,
+        times: int | None,
+    ) -> None:
+        if (every is None) == (probability is None):
+            raise UsageError("give one of every=N and probability=p")
+        if every is not None and every < 1:
+            raise UsageError(f"every must be at least 1, not {every}")
+        if probability is not None and not 0 <= probability <= 1:
+            raise UsageError(f"probability must be from 0 to 1, not {probability}")
+        self._struck, self._every, self._probability, self._times = struck, every, probability or 0.0, times
+        self._commands = None if commands is None else {name.upper() for name in commands}
+        self._rng = random.Random(seed)
+        self._seen = 0
 
     def judge(self, command: str) -> Struck:
-        if self.times == 0 or (self.commands is not None and command not in self.commands):
+        """Return the fate of a command."""
+        if self._times == 0 or (self._commands is not None and command not in self._commands):
             return SPARED
-        self.seen += 1
-        strikes = self.rng.random() < (self.probability or 0) if self.every is None else self.seen % self.every == 0
-        if not strikes:
-            return SPARED
-        if self.times is not None:
-            self.times -= 1
-        return self.struck
-
-
-def fault(
-    struck: Struck,
-    every: int | None,
-    probability: float | None,
-    seed: int | None,
-    commands: Collection[str] | None,
-    times: int | None,
-) -> Fault:
-    """Return a fault as the methods of a link describe it. Raises UsageError for a description that is not clear."""
-    if (every is None) == (probability is None):
-        raise UsageError("give one of every=N and probability=p")
-    if every is not None and every < 1:
-        raise UsageError(f"every must be at least 1, not {every}")
-    if probability is not None and not 0 <= probability <= 1:
-        raise UsageError(f"probability must be from 0 to 1, not {probability}")
-    names = None if commands is None else frozenset(name.upper() for name in commands)
-    return Fault(struck, every, probability, random.Random(seed), names, times)
+        self._seen += 1
+        hit = self._rng.random() < self._probability if self._every is None else self._seen % self._every == 0
+        if hit and self._times is not None:
+            self._times -= 1
+        return self._struck if hit else SPARED

@@ -7,11 +7,12 @@ import threading
 from collections import Counter, deque
 from collections.abc import Collection, Coroutine
 from contextlib import suppress
+from operator import attrgetter
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from redis_counters.errors import UsageError
-from redis_counters.testing.fate import SPARED, Fate, Fault, Struck, fault
+from redis_counters.testing.fate import SPARED, Fate, Fault, Struck
 from redis_counters.testing.frames import Frames, command_of
 
 _READ = 65536
@@ -86,7 +87,7 @@ class LossyLink:
         times: int | None = None,
     ) -> None:
         """From now on these commands are applied, but their reply is swallowed and the client's connection closed."""
-        self._faults += (fault(Struck(Fate.DROP_REPLY), every, probability, seed, commands, times),)
+        self._faults += (Fault(Struck(Fate.DROP_REPLY), every, probability, seed, commands, times),)
 
     def cut_before(
         self,
@@ -98,7 +99,7 @@ class LossyLink:
         times: int | None = None,
     ) -> None:
         """From now on the client's connection is closed before these commands are forwarded: they are not applied."""
-        self._faults += (fault(Struck(Fate.CUT_BEFORE), every, probability, seed, commands, times),)
+        self._faults += (Fault(Struck(Fate.CUT_BEFORE), every, probability, seed, commands, times),)
 
     def duplicate(
         self,
@@ -110,7 +111,7 @@ class LossyLink:
         times: int | None = None,
     ) -> None:
         """From now on these commands are forwarded twice; the client gets the first of the two replies."""
-        self._faults += (fault(Struck(Fate.DUPLICATE), every, probability, seed, commands, times),)
+        self._faults += (Fault(Struck(Fate.DUPLICATE), every, probability, seed, commands, times),)
 
     def replace_reply(
         self,
@@ -127,7 +128,7 @@ class LossyLink:
         ``b"-ERR proxy timeout\\r\\n"`` is an error of the protocol, as proxies answer; or the bytes of a broken peer.
         """
         struck = Struck(Fate.REPLACE_REPLY, reply=reply)
-        self._faults += (fault(struck, every, probability, seed, commands, times),)
+        self._faults += (Fault(struck, every, probability, seed, commands, times),)
 
     def delay(
         self,
@@ -147,7 +148,7 @@ class LossyLink:
             self._delay = seconds
         else:
             every = 1 if every is None and probability is None else every
-            self._faults += (fault(Struck(Fate.DELAY, seconds), every, probability, seed, commands, times),)
+            self._faults += (Fault(Struck(Fate.DELAY, seconds), every, probability, seed, commands, times),)
 
     def drip(
         self,
@@ -167,7 +168,7 @@ class LossyLink:
             self._drip = seconds
         else:
             every = 1 if every is None and probability is None else every
-            self._faults += (fault(Struck(Fate.DRIP, seconds), every, probability, seed, commands, times),)
+            self._faults += (Fault(Struck(Fate.DRIP, seconds), every, probability, seed, commands, times),)
 
     def heal(self) -> None:
         """From now on nothing is lost, late or doubled; the counts stay."""
@@ -279,7 +280,7 @@ class LossyLink:
             while (data := await client[0].read(_READ)) and not client[1].is_closing():
                 for request in frames.feed(data):
                     command = command_of(request)
-                    struck = max((each.judge(command) for each in self._faults), key=_fate, default=SPARED)
+                    struck = max((each.judge(command) for each in self._faults), key=attrgetter("fate"), default=SPARED)
                     if struck.fate is Fate.CUT_BEFORE:
                         self.cut += 1
                         client[1].close()
@@ -346,7 +347,3 @@ class LossyLink:
                 return
             client.write(reply[n : n + 1])
             await asyncio.sleep(seconds)
-
-
-def _fate(struck: Struck) -> Fate:
-    return struck.fate

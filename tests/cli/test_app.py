@@ -298,7 +298,7 @@ def test_standard_output_is_closed_and_not_needed(any_server: RealServer) -> Non
 @pytest.mark.parametrize("arguments", [["get"], ["get", "a"], ["count"], ["fold"], ["doctor"]], ids=" ".join)
 @pytest.mark.slow("a command each")
 def test_standard_error_is_closed(any_server: RealServer, arguments: list[str]) -> None:
-    """Without a standard error a command says there what it has to say to nobody, and nothing of it elsewhere."""
+    """Without a standard error the messages of a command are lost, and appear nowhere else."""
     result = _without(any_server, "2>&-", *arguments)
     assert (result.returncode, result.stdout) == (2 if arguments == ["get"] else 0, run(any_server, *arguments).stdout)
 

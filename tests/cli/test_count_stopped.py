@@ -44,7 +44,7 @@ def await_all_read(process: subprocess.Popen[bytes]) -> None:
 
 
 def feed_until_it_ends(process: subprocess.Popen[bytes]) -> None:
-    """An endless input: lines of NAMES until nobody reads them any more."""
+    """An endless input: lines of NAMES until the reader is gone."""
     assert process.stdin is not None
     block = b"".join(name + b"\n" for name in NAMES) * 20
     deadline = time.monotonic() + TIMEOUT

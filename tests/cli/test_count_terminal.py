@@ -106,7 +106,7 @@ def test_interrupted_on_a_terminal(any_server: RealServer) -> None:
 
 
 def test_no_bar_with_standard_error_in_a_pipe(any_server: RealServer) -> None:
-    """Nothing is drawn where nobody sees it, whatever standard input is."""
+    """Nothing is drawn without a terminal, whatever standard input is."""
     outer, inner = pty.openpty()
     command = subprocess.run(
         [*COMMAND, "count", "/dev/null"], stdin=inner, capture_output=True, timeout=TIMEOUT, env=environment(any_server)

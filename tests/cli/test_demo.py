@@ -123,7 +123,7 @@ def lined_up(lines: list[str], columns: Sequence[str]) -> list[list[str]]:
 
 
 def test_the_verdict_says_of_each_side_how_far_it_is_off() -> None:
-    """In one line; errors of names that cancel each other are no exact count, nor is what nobody knows."""
+    """In one line; errors of names that cancel each other are no exact count, nor is an unknown one."""
 
     def verdict(incr: Side, ours: Side, *errors: str) -> str:
         return Outcome(Side(5_000, 7_000), incr, ours, 1, 1, 50, list(errors)).verdict

@@ -17,7 +17,7 @@ from tests.cli.test_demo import await_none_left, lined_up, start
 
 
 def test_the_regions_part_and_meet_again_exact() -> None:
-    """Events happen by themselves where nobody presses keys."""
+    """Events happen by themselves where no key is pressed."""
     process = start("--regions", "--seconds", "6", "--json", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     out, err = process.communicate(timeout=100)
     assert (process.returncode, err) == (0, b"")

@@ -18,7 +18,7 @@ entries = st.dictionaries(
 
 
 def stated(shards: int, expiry: int, told: dict[bytes, list[int]]) -> State:
-    """One as an exchange may bring it: whatever is told of an entry."""
+    """One as an exchange may bring it: any state of an entry."""
     parts = [b",".join([place, *(b"%d" % n for n in numbers)]) for place, numbers in sorted(told.items())]
     return state_of(b" ".join([b"%d %d" % (shards, expiry), *parts]))
 

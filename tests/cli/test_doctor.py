@@ -200,7 +200,7 @@ def test_what_the_library_sends_is_tried() -> None:
 
 
 def found_without(server: RealServer, *commands: str) -> dict[str, Finding]:
-    """Return what is found, by check, by a user who may do everything but these commands."""
+    """Return the findings, by check, for a user with all permissions but these commands."""
     admin: Any = server.client()
     admin.execute_command("ACL", "SETUSER", "partly", "on", "nopass", "~*", "+@all", *(f"-{c}" for c in commands))
     try:
@@ -279,7 +279,7 @@ def acl(server: RealServer, *words: str) -> None:
 
 @pytest.fixture
 def user(server: RealServer) -> Iterator[redis.Redis]:
-    """A client of a user with all permissions, who is to lose some."""
+    """A client of a user with all permissions, which is to lose some."""
     acl(server, "SETUSER", "u", "reset", "on", ">p", "~*", "&*", "+@all")
     yield server.client(username="u", password="p")  # noqa: S106 - of this test
     acl(server, "DELUSER", "u")
@@ -296,7 +296,7 @@ def test_a_missing_permission_is_named(server: RealServer, user: redis.Redis, co
 
 @pytest.mark.parametrize("patterns", ["~team1:*", "~{team1:*}:*"])
 def test_a_user_for_what_begins_with_the_namespace(server: RealServer, user: redis.Redis, patterns: str) -> None:
-    """Keys begin with a brace, but for one: with either pattern alone both are told of, in errors too."""
+    """Keys begin with a brace, but for one: with either pattern alone the advice names both, in errors too."""
     acl(server, "SETUSER", "u", "resetkeys", patterns)
     needed = "~team1:* ~{team1:*}:*"
     advice = [finding.advice for finding in examine(user, "team1") if finding.level is PROBLEM]
@@ -338,7 +338,7 @@ def test_no_right_is_wanted_that_the_library_does_not_use(server: RealServer, us
     ],
 )
 def test_keys_are_not_allowed(server: RealServer, user: redis.Redis, rules: list[str], check: str) -> None:
-    """A user who may not touch the namespace is told that it is the keys."""
+    """For a user without access to the namespace the finding says that it is the keys."""
     acl(server, "SETUSER", "u", *rules)
     (problem,) = [finding for finding in examine(user) if finding.level is PROBLEM]
     assert problem.check == check

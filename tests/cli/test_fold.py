@@ -1,4 +1,4 @@
-"""``actors`` and ``fold``: who counts and who did, and a pass of the janitor that is made now."""
+"""``actors`` and ``fold``: the actors that count and that did, and one pass of the janitor."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_actors_of_every_state(any_server: RealServer) -> None:
 
 
 def test_where_nothing_was_counted(any_server: RealServer) -> None:
-    """There is nobody, nothing to do, and nothing is made."""
+    """There are no actors, there is nothing to do, and no key is made."""
     assert told(any_server, "actors") == {"actors": []}
     assert told(any_server, "fold")["complete"]
     assert any_server.client().dbsize() == 0
@@ -77,7 +77,7 @@ def test_fold_from_silence_to_oblivion(any_server: RealServer) -> None:
 
 @pytest.mark.slow("several commands, and silence")
 def test_a_slot_that_cannot_be_folded(any_server: RealServer) -> None:
-    """It is told in one line, with exit code 1; the others are folded, and nobody of its bucket is forgotten."""
+    """It is reported in one line, with exit code 1; the others are folded, and no actor of its bucket is forgotten."""
     house = House(any_server.client(), buckets=1)
     _, actor = house.short_lived(b"spoilt")
     house.short_lived(b"good")

@@ -20,7 +20,7 @@ from tests.servers import RealServer
 
 @pytest.mark.slow("four commands")
 def test_unknown_counter(any_server: RealServer) -> None:
-    """A counter that nobody counted is one empty shard of value 0, also in a new namespace; nothing is made."""
+    """A counter that was never counted is one empty shard of value 0, also in a new namespace; nothing is made."""
     shard = {"shard": 0, "bucket": 11, "key": "{rc:11}:c:0:nobody", "dot": None, "value": 0}
     shard |= {"base": {"+": 0, "-": 0}, "slots": [], "entries": []}
     empty = {"name": "nobody", "value": 0, "regions": {}, "shards": [shard], "actors": {}}
@@ -156,7 +156,7 @@ def test_every_shard_is_shown(any_server: RealServer) -> None:
 
 @pytest.mark.slow("several commands")
 def test_a_field_that_is_no_count(any_server: RealServer) -> None:
-    """What somebody else wrote into the hash is told, in one line."""
+    """A field that is none of ours is reported, in one line."""
     run(any_server, "incr", "likes")
     client = any_server.client()
     (key,) = [key for key in client.scan_iter() if key.endswith(b":likes")]

@@ -279,7 +279,7 @@ def test_a_cluster_and_a_single_server(servers: list[RealServer], any_cluster: C
 
 @pytest.mark.slow("several commands")
 def test_an_entry_has_one_size(servers: list[RealServer]) -> None:
-    """In what an exchange tells of itself, and in the list: what its name and its text take."""
+    """In the figures of an exchange, and in the list: the size of its name and its text."""
     add(servers[0], "likes", 4)
     once = told("exchange", "--once", *arguments(servers[:2]))
     listed = told("regions", "list", *arguments(servers[:2]))
@@ -404,7 +404,7 @@ def test_add_and_evict(servers: list[RealServer]) -> None:
 
 
 def test_nothing_is_known_of_regions_that_do_not_answer() -> None:
-    """Neither that nobody has heard of a name, nor that values do not differ."""
+    """Neither that a name is unknown, nor that values do not differ."""
     regions = [word for name in ("eu", "us") for word in ("--region", f"{name}=redis://127.0.0.1:{NOWHERE}")]
     done = run(None, "regions", "evict", "ap", *regions)
     assert (done.returncode, done.stdout) == (1, b"")
@@ -451,7 +451,7 @@ def test_a_record_that_is_something_else_is_named_as_a_key(servers: list[RealSer
 
 @pytest.mark.parametrize("exchanged", [False, True])
 def test_regions_with_different_numbers_of_buckets_are_listed(servers: list[RealServer], exchanged: bool) -> None:
-    """It says of which two that is so, and tells of the others; also where one was emptied and settled anew."""
+    """It names the two regions, and compares the others; also where one was emptied and settled anew."""
     for server in servers:
         add(server, "likes", 1)
     run(None, "exchange", "--once", *(arguments(servers) if exchanged else arguments(servers[::2], "eu", "ap")))
@@ -509,7 +509,7 @@ def test_a_region_is_restored_from_a_backup(servers: list[RealServer], renew: bo
         exchange(servers[:2])
     shown = run(None, "verify", "--wait", "0", *arguments(servers[:2])).stdout
     assert b"of what it counts anew is lost, until 'regions renew'" in shown
-    add(servers[0], "likes", 50)  # more than peers had: of it 13 are gone, and nothing else tells of them
+    add(servers[0], "likes", 50)  # more than peers had: of it 13 are gone, and nothing else shows it
     exchange(servers[:2])
     assert [value(server, "likes") for server in servers[:2]] == [140, 140]
     found = told("verify", "--wait", "0", *arguments(servers[:2]), code=1)["differences"]
@@ -526,7 +526,7 @@ def test_a_region_is_restored_from_a_backup(servers: list[RealServer], renew: bo
 
 @pytest.mark.parametrize("gone", ["expired", "deleted"])
 def test_what_expires_earlier_by_the_clock_of_a_region_is_not_lost(servers: list[RealServer], gone: str) -> None:
-    """Its server is an hour ahead of the other; a key that somebody deletes before its time is."""
+    """Its server is an hour ahead of the other; a key that is deleted before its time is."""
     at = time.time() + (1800 if gone == "expired" else 7200)
     with Counters.from_url(servers[0].url) as counters:
         counters.counter("likes", expire_at=at).incr(4)

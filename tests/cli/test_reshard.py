@@ -1,4 +1,4 @@
-"""``reshard``: more shards at once, fewer where nobody counts in them; values stay what they are."""
+"""``reshard``: more shards at once, fewer where no process counts in them; values stay what they are."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def width(server: RealServer, name: str) -> int:
 
 
 def test_more(any_server: RealServer) -> None:
-    """Also of counters that nobody has counted, in a namespace that is not there yet; never fewer."""
+    """Also of counters that were never counted, in a namespace that is not there yet; never fewer."""
     assert told(any_server, "a", "b", "8") == [("a", 8, ""), ("b", 8, "")]
     assert told(any_server, "a", "4") == [("a", 8, "")]
     assert (width(any_server, "a"), width(any_server, "b")) == (8, 8)
@@ -55,7 +55,7 @@ def test_more(any_server: RealServer) -> None:
 
 
 def test_fewer(any_server: RealServer) -> None:
-    """Whatever was in the others is in the first; who reads finds it, and counts and shards may grow again."""
+    """Whatever was in the others is in the first; readers find it, and counts and shards may grow again."""
     counted(any_server, 8, "a", "b")
     with Counters(any_server.client(), max_age=0) as reader:
         assert reader.get("a") == 3 * MANY
@@ -89,7 +89,7 @@ def test_who_still_counts_there_is_in_the_way(any_server: RealServer) -> None:
 
 
 def test_who_sleeps_meanwhile_counts_on(any_server: RealServer) -> None:
-    """A client that knows of the shards, and has nothing there at the time, tells of them again; nothing is lost."""
+    """A client that knows of the shards, and has nothing there at the time, publishes them again; nothing is lost."""
     counted(any_server, 8, "a")
     with_shards = [Counters(any_server.client(), shards=8) for _ in range(MANY)]
     for counters in with_shards:

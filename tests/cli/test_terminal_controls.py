@@ -73,7 +73,7 @@ def test_in_a_pipe_a_name_stays_as_it_is(any_server: RealServer) -> None:
 
 
 def test_each_way_to_a_terminal(monkeypatch: pytest.MonkeyPatch, capfdbinary: Any) -> None:
-    """Lines and tables are escaped where they are written, whoever made them; tabs and broken lines stay."""
+    """Lines and tables are escaped where they are written, whatever made them; tabs and broken lines stay."""
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     output.print_lines([b"x\t" + NASTY])
     output.print_table(["one"], [["two\nlines " + NASTY.decode("utf-8", "surrogateescape")]])

@@ -41,7 +41,7 @@ def test_what_is_taken_away_is_printed(any_server: RealServer, command: str) -> 
 
 @pytest.mark.parametrize("command", ["reset", "delete"])
 def test_what_was_taken_away_before_an_error_is_printed(any_server: RealServer, command: str) -> None:
-    """It is gone, and nobody else knows how much it was."""
+    """It is gone, and its value is known nowhere else."""
     run(any_server, "incr", "a", "3")
     client: Any = any_server.client()
     client.rpush(KeySpace(b"rc", 16).shard_key(b"b", 0)[1], "somebody's")

@@ -70,7 +70,7 @@ def test_a_handler_in_a_thread_counts(any_server: RealServer) -> None:
 
 @pytest.mark.parametrize("path", ["/", "/thread"])
 def test_without_a_lifespan_the_program_is_wrong(path: str) -> None:
-    """That is no fault of who sent the request: an error 500, with a hint for who wrote the test."""
+    """That is no fault of the request's sender: an error 500, with a hint for the author of the test."""
     with pytest.raises(RuntimeError, match="with TestClient"):
         TestClient(asgi.fastapi_app).get(path)
 
@@ -107,7 +107,7 @@ def test_a_web_socket() -> None:
 
 
 def test_an_error_in_a_web_socket_ends_it() -> None:
-    """There is no answer to give, and nobody is left waiting."""
+    """There is no answer to give, and the other side does not wait."""
     with TestClient(fast()) as client, pytest.raises(Unavailable), client.websocket_connect("/fails") as socket:
         socket.receive_text()
 

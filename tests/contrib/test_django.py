@@ -203,7 +203,7 @@ class TestCache:
                 CounterCache(location, params)
 
     def test_redis_is_away(self, any_server: RealServer) -> None:
-        """It counts; who is not told of an error does not count again. None where the value was never known."""
+        """It counts; without an error the caller does not count again. None where the value was never known."""
         with LossyLink(any_server.url) as link, override_settings(REDIS_COUNTERS={"URL": link.url}):
             cache = caches["counters"]
             assert cache.incr("known", 4) == 4

@@ -1,4 +1,4 @@
-"""Whoever uses one framework imports no other, and whoever uses none imports none."""
+"""The module of one framework imports no other framework, and the library imports none."""
 
 from __future__ import annotations
 

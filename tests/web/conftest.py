@@ -19,6 +19,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 
 @pytest.fixture
 def browser(page: Page) -> Iterator[httpx.Client]:
-    """Somebody who has never been there, and opens the page."""
+    """A browser that has never been there, and opens the page."""
     with page.browser() as client:
         yield client

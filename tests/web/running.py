@@ -48,7 +48,7 @@ class Page:
             yield client
 
     def state(self) -> dict[str, Any]:
-        """Return what everybody sees."""
+        """Return the state that all pages show."""
         found: dict[str, Any] = httpx.get(f"{self.url}/state", timeout=20).raise_for_status().json()
         return found
 

@@ -40,7 +40,7 @@ def play(server: RealServer, story: Callable[[Counters, Plain, Board], Awaitable
 
 @pytest.mark.parametrize("before", [False, True])
 def test_what_was_begun_is_finished_as_it_was_meant(any_server: RealServer, before: bool) -> None:
-    """Between what is true and what is counted a process died; whoever settles says it again, once or often."""
+    """A process died between recording the truth and counting it; settling counts it, once or often."""
 
     async def story(counters: Counters, plain: Plain, board: Board) -> None:
         await click(counters, plain, board, "ann", POST, before)

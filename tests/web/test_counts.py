@@ -1,4 +1,4 @@
-"""Redis-counters has as many likes as there are users who like: whatever is repeated, lost or killed."""
+"""Redis-counters has as many likes as there are users that like: whatever is repeated, lost or killed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.web.running import JSON, Page, running, settled
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> Iterator[Page]:
-    """A page on which nobody has clicked."""
+    """A page without any click."""
     with running(tmp_path / "log") as page:
         yield page
 
@@ -171,7 +171,7 @@ def test_workers_are_killed_in_the_middle_of_clicks(fresh: Page) -> None:
         at_once(lambda number: kill(number) if number == clients else use(number), clients + 1)
     expected = [sum(each.get(post.number, False) for each in wanted) for post in POSTS]
     settled(fresh, sum(expected))
-    until(lambda: fresh.state()["likes"] == expected, "each post has the likes of those who like it")
+    until(lambda: fresh.state()["likes"] == expected, "each post has the likes of its users")
 
 
 def test_a_click_that_was_left_half_done_is_finished(fresh: Page) -> None:
@@ -189,7 +189,7 @@ def test_a_click_that_was_left_half_done_is_finished(fresh: Page) -> None:
 
 @pytest.mark.slow("workers are killed again and again")
 def test_browsers_that_go_away_while_workers_die(fresh: Page) -> None:
-    """What they leave half done is finished; nobody repeats it."""
+    """Half-done clicks are finished; they are not repeated."""
     stack = ExitStack()
     browsers = [stack.enter_context(fresh.browser()) for _ in range(6)]
     for turn in range(5):

@@ -100,7 +100,7 @@ def test_a_slow_reader_gets_the_last_state_and_holds_up_nobody() -> None:
 
 
 def test_nothing_is_read_when_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While somebody does, the state is sent again now and then though nothing changes."""
+    """While a page is open, the state is sent again now and then though nothing changes."""
     monkeypatch.setattr("redis_counters.demo.web.live._SILENCE", 0.2)
     monkeypatch.setattr("redis_counters.demo.web.live._LINGER", 0.0)
 

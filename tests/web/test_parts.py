@@ -13,7 +13,7 @@ from redis_counters.demo.web.visitors import Visitors
 
 
 def test_cookies() -> None:
-    """Each is another user, the same one for all workers of a demo, and nobody for those of another."""
+    """Each is another user, the same one for all workers of a demo, and unknown to those of another."""
     ours, theirs = Visitors(b"one"), Visitors(b"two")
     cookies = [ours.new() for _ in range(100)]
     users = {ours.user(cookie) for cookie in cookies}

@@ -152,7 +152,7 @@ def test_a_cookie_that_was_not_made_here(page: Page, cookie: str) -> None:
 
 
 def test_a_cookie_that_was_changed(page: Page, browser: httpx.Client) -> None:
-    """Any change of one's own cookie makes it nobody's."""
+    """A cookie that is changed is not accepted."""
     own = browser.cookies[COOKIE]
     for at in (0, 10, 21, 22, 23, 40, len(own) - 1):
         other = own[:at] + ("b" if own[at] != "b" else "c") + own[at + 1 :]
@@ -234,7 +234,7 @@ def test_no_name_or_two(page: Page, hosts: str) -> None:
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:{port}", "127.0.0.1:{port}", "[::1]:{port}", "192.0.2.7"])
 def test_names_and_addresses_of_this_machine(page: Page, host: str) -> None:
-    """An address is nobody's to give away; so a page that listens for others can be used by its address."""
+    """An address cannot be taken over as a name can; so a page that listens for others can be used by its address."""
     name = host.format(port=urlsplit(page.url).port)
     assert raw(page, f"GET / HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n").startswith("HTTP/1.1 200 ")
 
@@ -297,7 +297,7 @@ def test_errors_for_people_are_pages(browser: httpx.Client) -> None:
 
 
 def test_nobody_sees_another_users_data(page: Page) -> None:
-    """What one browser likes is told to that browser alone; the stream, which all get, has nothing of anybody."""
+    """The likes of a browser are sent to that browser alone; the stream, which all get, has nothing about users."""
     with page.browser() as ann, page.browser() as bob:
         ann.post("/posts/7/like", data={"liked": "yes"}, headers=JSON).raise_for_status()
         assert ann.get("/state").json()["mine"] == [7]

@@ -9,7 +9,7 @@ from django.core.checks import CheckMessage, Error
 from django.core.exceptions import ImproperlyConfigured
 
 from redis_counters._blocking.counters import Counters
-from redis_counters.contrib.django.config import SETTING, url_and_options
+from redis_counters.contrib.django.client import SETTING, url_and_options
 from redis_counters.contrib.url_config import opened, url_or_default
 from redis_counters.errors import UsageError
 
