@@ -21,6 +21,9 @@ MODULES = {
     "asyncio/keyed.py": "_blocking/keyed.py",
     "asyncio/exchange.py": "_blocking/exchange.py",
     "drivers/exchange/sessions_asyncio.py": "drivers/exchange/sessions.py",
+    "drivers/tasks/asking.py": "drivers/threads/asking.py",
+    "drivers/tasks/pace.py": "drivers/threads/pace.py",
+    "drivers/tasks/resetting.py": "drivers/threads/resetting.py",
     "drivers/redis_py/exchanging_asyncio.py": "drivers/redis_py/exchanging.py",
     "drivers/redis_py/cluster_lane_asyncio.py": "drivers/redis_py/cluster_lane.py",
 }

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from redis_counters.drivers.clock import monotonic
-from redis_counters.drivers.pacing import IDLE_POLL, IMPATIENCE, MOST_PAUSE, REST, retry_options
-from redis_counters.drivers.redis_py.errors import translate
+from redis_counters.drivers.pacing import IDLE_POLL, MOST_PAUSE, REST, retry_options
+from redis_counters.drivers.tasks.pace import keep_house, pause, rest_or_keep_house, round_unless_stopped
 from redis_counters.drivers.tasks.rounds import Rounds, running_loop, set_within
 from redis_counters.drivers.transport import AwaitedTransport
-from redis_counters.errors import Unavailable
 from redis_counters.events import EventKind, log
 from redis_counters.protocol.core import Core
-from redis_counters.protocol.wire.answers import all_answered
 
 RESTART = 0.5  # seconds until a task that was cancelled is started again: the loop may be about to end
 
@@ -31,7 +28,7 @@ class Flusher(Rounds):
         loop = running_loop()
         if loop is None or self.stopped or not (self._free() or loop is self.loop):
             return False
-        self._here()
+        self.begin_here()
         if self.task is not None and not self.task.done():  # that has started it
             return True
         self.task = loop.create_task(self._run(), name="redis-counters")
@@ -74,7 +71,7 @@ class Flusher(Rounds):
         while not self.stopped and not leaving:
             try:
                 await self._wait_and_flush()
-                await self.keep_house()
+                await keep_house(self)
             except Exception:  # a fault of ours, or of a client: what waits must not wait for ever because of it
                 if not self.stopped:
                     log.exception("flushing failed unexpectedly, going on")
@@ -86,74 +83,13 @@ class Flusher(Rounds):
         self.awake.clear()
         if self._nothing_to_do():
             return
-        if not await self._rest_or_keep_house(self.core.settings.flush_interval) and self._nothing_to_do():
+        if not await rest_or_keep_house(self, self.core.settings.flush_interval) and self._nothing_to_do():
             return
-        self.urgent.clear()
-        await self.retrying(self._round_unless_stopped)
-
-    async def _rest_or_keep_house(self, seconds: float) -> bool:
-        """Return whether somebody wants a flush before that time is over; meanwhile the janitor goes on."""
-        end = monotonic() + seconds
-        while (rest := end - monotonic()) > 0 and not self.stopped:
-            pause = self.core.housekeeping.wait()
-            if await set_within(self.urgent, min(rest, pause)):
-                return True
-            if pause < rest:
-                await self.keep_house()
-        return False
-
-    async def keep_house(self) -> None:
-        """The janitor has made a step, if it was time for one. Whatever stops it stops it until its next pass."""
-        housekeeping = self.core.housekeeping
-        if housekeeping.wait() > 0:
-            return
-        commands = housekeeping.commands()
-        if commands is not None:
-            began = monotonic()
-            ticker = asyncio.get_running_loop().create_task(self._absorb_meanwhile())
-            try:
-                async with self.rounding, self.transport.lane() as lane:
-                    answers = all_answered(await lane.exchange(commands))
-            except BaseException as error:
-                housekeeping.abandoned()
-                if translate(error) is None:
-                    raise
-            else:
-                housekeeping.answered(answers, monotonic() - began)
-                return
-            finally:
-                ticker.cancel()
-        self.publish()
+        self.urgent.silence()
+        await self.retrying(round_unless_stopped, self)
 
     def _nothing_to_do(self) -> bool:
-        return not self.urgent.is_set() and self.core.nothing_to_do()
+        return not self.urgent.rings() and self.core.nothing_to_do()
 
     async def _pause(self, seconds: float) -> None:
-        """Wait, unless somebody wants a flush; meanwhile the buffer must not grow with every increment."""
-        end = monotonic() + seconds
-        while (rest := end - monotonic()) > 0 and not self.stopped:
-            if await set_within(self.urgent, min(rest, self.core.settings.flush_interval)):
-                await asyncio.sleep(min(rest, IMPATIENCE))
-                break
-            self.core.writer.absorb()
-            if self.recording is not None:
-                await self.recording.own()
-        self.urgent.clear()
-
-    async def _round_unless_stopped(self) -> None:
-        """A round that fails after some progress is followed by the next at once: only a standstill has to wait.
-
-        Where one server of a cluster is gone, and the others are there, rounds fail like that again and again: from
-        the second on they come at the usual pace.
-        """
-        pause = 0.0
-        while not self.stopped:
-            flushes = self.core.writer.flushes
-            try:
-                await self.round()
-                return
-            except Unavailable:
-                if self.core.writer.flushes == flushes:
-                    raise
-            await self._pause(pause)
-            pause = min(self.core.settings.flush_interval, MOST_PAUSE)
+        await pause(self, seconds)

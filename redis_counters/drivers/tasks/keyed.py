@@ -111,7 +111,7 @@ def _wake(groups: Sequence[_Group]) -> None:
 
 def keyed_of(runner: TaskRunner) -> KeyedTasks:
     """Return what sends keyed calls for this runner; made when first asked for, also in another loop and in a child."""
-    runner._here()
+    runner.begin_here()
     if runner.keyed is None:
         runner.keyed = KeyedTasks(runner)
     return runner.keyed

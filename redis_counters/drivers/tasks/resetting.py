@@ -1,10 +1,9 @@
-"""`reset` and `delete` of the asyncio driver: what is buffered first, then the scripts, then what confirms them."""
+"""`reset` and `delete` awaited: what is buffered first, then the scripts, then what confirms them."""
 
 from __future__ import annotations
 
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.pacing import closed
-from redis_counters.drivers.process import fork_hooks
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.tasks.runner import TaskRunner
 from redis_counters.errors import CounterError
@@ -14,7 +13,7 @@ from redis_counters.protocol.wire.durability import Durability, confirm
 
 async def taken_away(runner: TaskRunner, name: bytes, *, delete: bool) -> int:
     """Return what the counter counted in Redis, and does no more."""
-    fork_hooks.notice()
+    runner.begin_here()
     if runner.refusing:
         raise closed()
     deadline = Deadline()
@@ -47,7 +46,8 @@ async def _confirmed(
         async with runner.transport.lane(deadline) as lane:
             while True:
                 try:
-                    commands = asks.send(answers)  # type: ignore[arg-type]  # of a generator that begins
+                    with runner.lock:
+                        commands = asks.send(answers)  # type: ignore[arg-type]  # of a generator that begins
                 except StopIteration as stop:
                     amount: int = stop.value
                     break

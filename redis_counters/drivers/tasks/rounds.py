@@ -6,6 +6,7 @@ import asyncio
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from redis_counters.drivers.breaker import Breaker
@@ -17,6 +18,8 @@ from redis_counters.drivers.transport import AwaitedTransport
 from redis_counters.errors import Refused, Unavailable, UsageError
 from redis_counters.events import publish
 from redis_counters.protocol.core import Core
+from redis_counters.protocol.wire.answers import all_answered
+from redis_counters.protocol.wire.commands import Command
 from redis_counters.protocol.flush.round import RecordStep, SendStep, Steps
 
 if TYPE_CHECKING:
@@ -50,9 +53,10 @@ class Rounds(ABC):
         return Recording(self.core)
 
     def _reset(self) -> None:
-        self.fetched = asyncio.Event()  # set and replaced whenever somebody's fetch is over
+        self.lock = nullcontext()  # of the core: tasks give way only where they await
+        self.fetched = asyncio.Event()  # set and replaced whenever a fetch is over
         self.awake = asyncio.Event()  # there is something in the buffer
-        self.urgent = asyncio.Event()  # somebody waits for a flush
+        self.urgent = Signal()  # a caller waits for a flush
         self.progress = asyncio.Event()  # set and replaced whenever a round has made progress, or has failed
         self.closing = asyncio.Lock()  # one close() at a time
         self.rounding = asyncio.Lock()  # one round at a time,
@@ -62,7 +66,7 @@ class Rounds(ABC):
         self.rounds = 0
         self.refusal: Refused | None = None
 
-    def _here(self) -> None:
+    def begin_here(self) -> None:
         """The client belongs to the running loop. Raises UsageError if it belongs to another one that may still run."""
         fork_hooks.notice()
         loop = asyncio.get_running_loop()
@@ -165,6 +169,18 @@ class Rounds(ABC):
         self.core.succeeded()
         self.breaker.succeeded()
 
+    async def exchange(self, commands: list[Command]) -> list[object]:
+        """Return the answers to commands of the janitor. Raises where one has none."""
+        ticker = asyncio.get_running_loop().create_task(self._absorb_meanwhile())
+        try:
+            async with self.rounding, self.transport.lane() as lane:
+                return all_answered(await lane.exchange(commands))
+        finally:
+            ticker.cancel()
+
+    def beat(self) -> None:  # noqa: B027 - nothing is to be done
+        """Threads are watched; a task that ends is known at once."""
+
     async def _absorb_meanwhile(self) -> None:
         while True:
             await asyncio.sleep(self.core.settings.flush_interval)
@@ -176,6 +192,26 @@ class Rounds(ABC):
     def _progressed(self) -> None:
         self.progress.set()
         self.progress = asyncio.Event()
+
+
+class Signal:
+    """An event of asyncio, with the words of `AutoResetEvent`."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def ring(self) -> None:
+        self._event.set()
+
+    def rings(self) -> bool:
+        return self._event.is_set()
+
+    def silence(self) -> None:
+        self._event.clear()
+
+    async def wait(self, seconds: float) -> bool:
+        """Return whether it rings within that time; it goes on ringing."""
+        return await set_within(self._event, seconds)
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:

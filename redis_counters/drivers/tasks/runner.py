@@ -166,7 +166,7 @@ class TaskRunner(Reading):
         self.awake.set()
 
     async def flush(self, timeout: float | None, only: bytes | None = None) -> None:
-        self._here()
+        self.begin_here()
         if self.over:
             raise closed()
         limit = FLUSH_TIMEOUT if timeout is None else timeout
@@ -185,7 +185,7 @@ class TaskRunner(Reading):
         fork_hooks.notice()
         if self.over:
             return
-        self._here()
+        self.begin_here()
         async with self.closing:  # who comes second waits for the first
             if not self.over:
                 await self._close(timeout)
@@ -232,7 +232,7 @@ class TaskRunner(Reading):
 
     async def _end_task(self) -> None:
         self.awake.set()
-        self.urgent.set()
+        self.urgent.ring()
         task = self.task
         if task is not None and not task.done():
             _done, waiting = await asyncio.wait({task}, timeout=REST)
@@ -248,13 +248,13 @@ class TaskRunner(Reading):
         while not done() and not self.stopped:
             if self.refusal is not None and self.rounds > rounds + 1:
                 raise without_traceback(self.refusal)
-            self.urgent.set()
+            self.urgent.ring()
             self.awake.set()
             rest = deadline - monotonic()
             if rest <= 0:
                 return
             await set_within(self.progress, min(rest, 0.1))
-        self.urgent.clear()  # or what is counted next would be flushed at once; whoever waits besides sets it again
+        self.urgent.silence()  # or what is counted next would be flushed at once; whoever waits besides sets it again
 
     def add(self, name: Name, amount: int) -> None:
         if not self.core.add(name, amount):
@@ -281,7 +281,7 @@ class TaskRunner(Reading):
     def stats(self) -> Stats:
         fork_hooks.notice()
         if self._free() and not self.over and running_loop() is not None:
-            self._here()
+            self.begin_here()
         loop = self.loop
         if loop is None or not self._elsewhere():
             return self.core.stats()

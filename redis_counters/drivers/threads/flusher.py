@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import threading
-import time
 
 from redis_counters.drivers.clock import monotonic
-from redis_counters.drivers.pacing import IDLE_POLL, IMPATIENCE, MOST_PAUSE, retry_options
-from redis_counters.drivers.redis_py.errors import translate
+from redis_counters.drivers.pacing import IDLE_POLL, MOST_PAUSE, retry_options
 from redis_counters.drivers.threads.background import Background
+from redis_counters.drivers.threads.pace import keep_house, pause, rest_or_keep_house, round_unless_stopped
 from redis_counters.drivers.threads.rounds import Rounds
 from redis_counters.drivers.transport import Transport
-from redis_counters.errors import CounterError, Unavailable
+from redis_counters.errors import CounterError
 from redis_counters.events import EventKind, log
 from redis_counters.protocol.core import Core
 
@@ -43,7 +42,7 @@ class Flusher(Rounds):
     def _work(self) -> None:
         try:
             self._wait_and_flush()
-            self.keep_house()
+            keep_house(self)
         except BaseException as error:  # a fault of ours, of a client, or SystemExit: who waits must not for ever
             if self.stopped:
                 return
@@ -61,10 +60,10 @@ class Flusher(Rounds):
         background.beat()
         if self._nothing_to_do():
             return
-        if not self._rest_or_keep_house(self.core.settings.flush_interval) and self._nothing_to_do():
+        if not rest_or_keep_house(self, self.core.settings.flush_interval) and self._nothing_to_do():
             return
         self.urgent.silence()
-        self.retrying(self._round_unless_stopped)
+        self.retrying(round_unless_stopped, self)
 
     def _patience(self) -> float:
         with self.lock:
@@ -74,75 +73,12 @@ class Flusher(Rounds):
         # Who counts asks first: his increment may come a little later than that.
         return min(longest, self.core.settings.flush_interval) if monotonic() < self.expecting else longest
 
-    def _rest_or_keep_house(self, seconds: float) -> bool:
-        """Return whether somebody wants a flush before that time is over; meanwhile the janitor goes on."""
-        end = monotonic() + seconds
-        while (rest := end - monotonic()) > 0 and not self.stopped:
-            with self.lock:
-                pause = self.core.housekeeping.wait()
-            if self.urgent.wait(min(rest, pause)):
-                return True
-            if pause < rest:
-                self.keep_house()
-        return False
-
-    def keep_house(self) -> None:
-        """The janitor has made a step, if it was time for one. Whatever stops it stops it until its next pass."""
-        housekeeping = self.core.housekeeping
-        with self.lock:
-            if housekeeping.wait() > 0:
-                return
-            commands = housekeeping.commands()
-        if commands is not None:
-            began = monotonic()
-            try:
-                answers = self._exchange(commands)
-            except BaseException as error:
-                with self.lock:
-                    housekeeping.abandoned()
-                if translate(error) is None:
-                    raise
-            else:
-                with self.lock:
-                    housekeeping.answered(answers, monotonic() - began)
-                return
-        self.publish()
-
     def _nothing_to_do(self) -> bool:
         with self.lock:
             return not self.urgent.rings() and self.core.nothing_to_do()
 
     def _pause(self, seconds: float) -> None:
-        """Wait, unless somebody wants a flush; meanwhile the buffer must not grow with every increment."""
-        end = monotonic() + seconds
-        while (rest := end - monotonic()) > 0 and not self.stopped:
-            self.background.beat()
-            if self.urgent.wait(min(rest, self.core.settings.flush_interval)):
-                # Somebody waits, but Redis is not there the sooner for being asked at once.
-                time.sleep(min(rest, IMPATIENCE))
-                break
-            self._absorb()
-            if self.recording is not None:
-                self.recording.own()
-        self.urgent.silence()
-
-    def _round_unless_stopped(self) -> None:
-        """A round that fails after some progress is followed by the next at once: only a standstill has to wait.
-
-        Where one server of a cluster is gone, and the others are there, rounds fail like that again and again: from
-        the second on they come at the usual pace.
-        """
-        pause = 0.0
-        while not self.stopped:
-            flushes = self.core.writer.flushes
-            try:
-                self.round()
-                return
-            except Unavailable:
-                if self.core.writer.flushes == flushes:
-                    raise
-            self._pause(pause)
-            pause = min(self.core.settings.flush_interval, MOST_PAUSE)
+        pause(self, seconds)
 
     def _absorb_meanwhile(self) -> None:
         """While a round takes long (redis-py may be connecting), the buffer must not grow with every increment."""

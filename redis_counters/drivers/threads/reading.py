@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import random
 import threading
-import time
 from collections.abc import Collection, Generator
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.pacing import closed
 from redis_counters.drivers.process.finalizer import without_traceback
-from redis_counters.drivers.redis_py.clients import LEAST_PAUSE, MOST_PAUSE
-from redis_counters.drivers.redis_py.errors import lacks_connection, no_connection_left
+from redis_counters.drivers.threads.asking import drive
 from redis_counters.drivers.threads.background import AutoResetEvent
 from redis_counters.drivers.threads.flusher import Flusher
 from redis_counters.errors import CounterError, Outcome, Unavailable, with_outcome
 from redis_counters.protocol.read.cache import FetchLease, FetchPlan
-from redis_counters.protocol.wire.answers import all_answered
 from redis_counters.protocol.wire.commands import Command
 from redis_counters.protocol.wire.values import CounterValue
 
@@ -43,51 +39,7 @@ class Reading(Flusher):
     """What readers do."""
 
     def ask(self, asks: Generator[list[Command], list[object], T], deadline: Deadline | None = None) -> T:
-        """Drive a generator of questions; a caller's thread does it, with the client's own retries.
-
-        A server of a cluster that is not there is no reason not to ask the others: the generator is told of it
-        (`NoAnswer`), and the breaker does not count it.
-        """
-        return self._drive(asks, deadline or Deadline(), whole=False)
-
-    def _drive(self, asks: Generator[list[Command], list[object], T], deadline: Deadline, *, whole: bool) -> T:
-        """As `ask`. ``whole``: where there is no answer its error is raised, as by `all_of`, which takes longer."""
-        self.begin_here()
-        if self.over:
-            raise closed()
-        answers: Any = None
-        while True:
-            try:
-                with self.lock:
-                    commands = asks.send(answers)
-            except StopIteration as stop:
-                result: T = stop.value
-                return result
-            answers = self._ask(commands, deadline)
-            if whole:
-                all_answered(answers)
-
-    def _ask(self, commands: list[Command], deadline: Deadline) -> list[object]:
-        self.breaker.check()
-        try:
-            answers = self._ask_patiently(commands, deadline)
-        except Unavailable as error:
-            if not no_connection_left(error) and self.breaker.failed(error):
-                self.publish()
-            raise
-        if self.breaker.succeeded():
-            self.publish()
-        return answers
-
-    def _ask_patiently(self, commands: list[Command], deadline: Deadline) -> list[object]:
-        """As the transport; over several servers nobody waits for a connection to one who has one to another."""
-        pause = LEAST_PAUSE
-        while True:
-            answers = self.transport.ask_each(commands, deadline)
-            if not lacks_connection(answers) or deadline.left() <= pause:
-                return answers
-            time.sleep(pause * random.random())
-            pause = min(2 * pause, MOST_PAUSE)
+        return drive(self, asks, deadline or Deadline(), whole=False)
 
     def read(self, names: Collection[bytes], max_age: float | None) -> dict[bytes, CounterValue]:
         """Return values by name; from the cache where it is fresh enough, else from Redis in one round trip."""
@@ -107,7 +59,7 @@ class Reading(Flusher):
                 claim = self._wait_to_claim(names, max_age, ticket, deadline)
             if not claim.missing:
                 return claim.values
-            values = self._drive(reads.fetch(claim.missing, claim.values), deadline, whole=True)
+            values = drive(self, reads.fetch(claim.missing, claim.values), deadline, whole=True)
             if claim.values:
                 values |= claim.values
             if claim.busy:  # what the interrupted read will be told is older, and must not be kept

@@ -1,4 +1,5 @@
-"""`reset` and `delete` of the blocking driver: what is buffered first, then the scripts, then what confirms them."""
+# Generated from redis_counters/drivers/tasks/resetting.py by `make blocking`: change that.
+"""`reset` and `delete` awaited: what is buffered first, then the scripts, then what confirms them."""
 
 from __future__ import annotations
 

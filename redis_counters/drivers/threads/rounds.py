@@ -101,6 +101,9 @@ class Rounds(ABC):
             raise Unavailable("the client was closed while an answer was awaited")
         self.background.beat()
 
+    def beat(self) -> None:
+        self.background.beat()
+
     def _enter_round(self) -> None:
         self.rounder = threading.current_thread()
         self.in_round = self.background.connecting = True
@@ -196,7 +199,8 @@ class Rounds(ABC):
             if all_of_them or done():
                 bell.ring()
 
-    def _exchange(self, commands: list[Command]) -> list[object]:
+    def exchange(self, commands: list[Command]) -> list[object]:
+        """Return the answers to commands of the janitor. Raises where one has none."""
         with self.rounding:
             try:
                 self._enter_round()
