@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, TypeVar
 
@@ -40,6 +40,10 @@ class AwaitedSessions(ABC):
     @property
     @abstractmethod
     def closed(self) -> bool: ...
+
+    @abstractmethod
+    def opened(self) -> Mapping[str, RegionClient[AwaitedTransport]]:
+        """Return the regions. Raises Unavailable, if the exchange is closed."""
 
     @abstractmethod
     async def pause(self, seconds: float) -> None:
@@ -91,6 +95,21 @@ class AwaitedSessions(ABC):
             await self.pause(max(MOMENT, self.places.common.options.interval))
         finally:  # what was replaced meanwhile was ended before this gave its connection back, or had one
             await self.end([place for name, place in places.items() if self.places.places.get(name) is not place])
+
+    async def attempt(
+        self, link: Link, pair: Pair, what: str, done: set[int], lane_of: OpenLane
+    ) -> CounterError | None:
+        """Bring all that there is across, over connections of its own; return what a part of it failed with.
+
+        ``done``: buckets that got through, which are passed over. The caller keeps others from the pair.
+        """
+        places = self.opened()
+        everything = pair.pull_all if what == "pull" else pair.compare_all
+        async with Lanes([places[name] for name in link], self.places.common, lane_of) as lanes:
+            await drive(pair.connect(), lanes, link)
+            await drive(everything(done), lanes, link)
+        self.places.tell(link, pair, pair.error)
+        return pair.error
 
     async def ask(self, name: str, plan: Plan[T], deadline: Deadline) -> T:
         """Return what a plan comes to at a region. Raises our errors."""

@@ -19,7 +19,7 @@ from redis_counters.drivers.exchange.places import (
     parted,
     too_late,
 )
-from redis_counters.drivers.exchange.sessions_asyncio import AwaitedSessions, Lanes, OpenLane, drive
+from redis_counters.drivers.exchange.sessions_asyncio import AwaitedSessions, OpenLane
 from redis_counters.drivers.process import fork_hooks
 from redis_counters.drivers.transport import AwaitedTransport
 from redis_counters.errors import CounterError, Unavailable
@@ -153,24 +153,19 @@ class TaskExchange(AwaitedSessions):
     async def _once(self, link: Link, pair: Pair, what: str, deadline: float | None) -> CounterError | None:
         """Return what a pair failed with, at last."""
         attempts = Attempts()
-        everything = pair.pull_all if what == "pull" else pair.compare_all
         while True:
             try:
-                places = self.opened()
-                two = [places[name] for name in link]
-                async with self.busy(link, pair), Lanes(two, self.places.common, self.lane_of(link, pair)) as lanes:
-                    await drive(pair.connect(), lanes, link)
-                    await drive(everything(attempts.done), lanes, link)
-                self.places.tell(link, pair, pair.error)
-                if pair.error is None:
+                async with self.busy(link, pair):
+                    failed = await self.attempt(link, pair, what, attempts.done, self.lane_of(link, pair))
+                if failed is None:
                     return None
-                error: CounterError = pair.error
-            except Exception as failed:
+                error = failed
+            except Exception as raised:
                 if self.ended:  # `close` has ended the connections
                     return Unavailable(CLOSED)
                 if not self.takes_part(link, pair):
                     return parted(link)
-                error = self.places.failed(link, failed)
+                error = self.places.failed(link, raised)
             if attempts.over(error) or (deadline is not None and monotonic() >= deadline):
                 return error
             await asyncio.sleep(attempts.pause())

@@ -24,7 +24,7 @@ from redis_counters.drivers.exchange.places import (
     parted,
     too_late,
 )
-from redis_counters.drivers.exchange.sessions import Lanes, OpenLane, Plan, Sessions, drive
+from redis_counters.drivers.exchange.sessions import OpenLane, Plan, Sessions
 from redis_counters.drivers.process import fork_hooks
 from redis_counters.drivers.transport import Meanwhile, Transport
 from redis_counters.errors import CounterError, Unavailable
@@ -185,29 +185,23 @@ class ThreadExchange(Sessions):
     def _once(self, link: Link, pair: Pair, what: str, limit: RunLimit) -> CounterError | None:
         """Return what a pair failed with, at last."""
         attempts = Attempts()
-        everything = pair.pull_all if what == "pull" else pair.compare_all
         while True:
             try:
-                places = self.opened()
-                two = [places[name] for name in link]
-                lane_of = self.lane_of(link, pair, limit)
-                with self.busy(link, pair, limit), Lanes(two, self.places.common, lane_of) as lanes:
-                    drive(pair.connect(), lanes, link)
-                    drive(everything(attempts.done), lanes, link)
-                self.places.tell(link, pair, pair.error)
-                if pair.error is None:
+                with self.busy(link, pair, limit):
+                    failed = self.attempt(link, pair, what, attempts.done, self.lane_of(link, pair, limit))
+                if failed is None:
                     return None
-                error: CounterError = pair.error
+                error = failed
             except Ended:
                 if self.ended.is_set():
                     return Unavailable(CLOSED)
                 return too_late(link, pair) if limit.reached() else parted(link)
-            except Exception as failed:
+            except Exception as raised:
                 if self.ended.is_set():  # `close` has ended the connections
                     return Unavailable(CLOSED)
                 if not self.takes_part(link, pair):
                     return parted(link)
-                error = self.places.failed(link, failed)
+                error = self.places.failed(link, raised)
             if attempts.over(error) or limit.reached():
                 return error
             time.sleep(attempts.pause())

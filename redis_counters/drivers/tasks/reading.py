@@ -7,12 +7,11 @@ from collections.abc import Collection, Generator
 from typing import TypeVar
 
 from redis_counters.drivers.deadline import Deadline
-from redis_counters.drivers.pacing import closed
 from redis_counters.drivers.process.finalizer import without_traceback
-from redis_counters.drivers.tasks.asking import drive
+from redis_counters.drivers.tasks.asking import drive, read
 from redis_counters.drivers.tasks.flusher import Flusher
 from redis_counters.drivers.tasks.rounds import set_within
-from redis_counters.errors import CounterError, Outcome, Unavailable, with_outcome
+from redis_counters.errors import Unavailable
 from redis_counters.protocol.read.cache import FetchLease, FetchPlan
 from redis_counters.protocol.wire.commands import Command
 from redis_counters.protocol.wire.values import CounterValue
@@ -27,33 +26,17 @@ class Reading(Flusher):
         return await drive(self, asks, deadline or Deadline(), whole=False)
 
     async def read(self, names: Collection[bytes], max_age: float | None) -> dict[bytes, CounterValue]:
-        """Return values by name; from the cache where it is fresh enough, else from Redis in one round trip."""
-        self.begin_here()
-        if self.over:
-            raise closed()
-        reads = self.core.reads
-        failure: CounterError | None = None
-        ticket = FetchLease()
-        deadline = Deadline()
-        try:
-            claim = reads.claim(names, max_age, None, ticket)
-            if claim.busy:
-                claim = await self._wait_to_claim(names, max_age, ticket, deadline)
-            if not claim.missing:
-                return claim.values
-            return claim.values | await drive(self, reads.fetch(claim.missing, claim.values), deadline, whole=True)
-        except CounterError as error:
-            failure = without_traceback(with_outcome(error, Outcome.NOT_APPLIED))
-            raise
-        finally:
-            ticket.over = True
-            if ticket.names:
-                reads.release(ticket, failure)
-                self.fetched.set()
-                self.fetched = asyncio.Event()
+        return await read(self, names, max_age)
 
-    async def _wait_to_claim(
-        self, names: Collection[bytes], max_age: float | None, ticket: FetchLease, deadline: Deadline
+    def lease(self) -> FetchLease:
+        return FetchLease()
+
+    def fetch_over(self) -> None:
+        self.fetched.set()
+        self.fetched = asyncio.Event()
+
+    async def wait_to_claim(
+        self, names: Collection[bytes], max_age: float | None, lease: FetchLease, deadline: Deadline
     ) -> FetchPlan:
         """Return a claim as soon as nobody else fetches what it lacks. Raises what the fetch did."""
         reads, since = self.core.reads, self.core.clock()
@@ -63,6 +46,6 @@ class Reading(Flusher):
             failure = reads.failure(names, since)
             if failure is not None:
                 raise without_traceback(failure)
-            claim = reads.claim(names, max_age, since, ticket)
+            claim = reads.claim(names, max_age, since, lease)
             if not claim.busy:
                 return claim

@@ -4,43 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from redis_counters.drivers.breaker import Breaker
-from redis_counters.drivers.pacing import kept_if_refused, open_recording, round_error, unforeseen
+from redis_counters.drivers.client_state import ClientState
+from redis_counters.drivers.pacing import open_recording, round_error
 from redis_counters.drivers.process import atexit_hooks, fork_hooks
-from redis_counters.drivers.process.finalizer import without_traceback
-from redis_counters.drivers.redis_py.errors import translate
-from redis_counters.drivers.transport import AwaitedTransport
-from redis_counters.errors import Refused, Unavailable, UsageError
-from redis_counters.events import publish
+from redis_counters.drivers.tasks.steps import work_through
+from redis_counters.drivers.transport import AwaitedLane, AwaitedTransport
+from redis_counters.errors import Refused, UsageError
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.wire.answers import all_answered
 from redis_counters.protocol.wire.commands import Command
-from redis_counters.protocol.flush.round import RecordStep, SendStep, Steps
+from redis_counters.protocol.flush.round import SendStep, Steps
 
 if TYPE_CHECKING:
     from redis_counters.drivers.tasks.keyed import KeyedTasks
     from redis_counters.drivers.tasks.recording import Recording
 
 
-class Rounds(ABC):
+class Rounds(ClientState):
     """The state that tasks share, and whatever uses a connection for flushing."""
 
     def __init__(self, core: Core, transport: AwaitedTransport) -> None:
-        self.core = core
+        super().__init__(core)
         self.transport = transport
-        self.breaker = Breaker(core)
-        self.always = core.settings.journal_always
-        self.refusing = False  # close() was called: nothing more is taken in,
-        self.stopped = False  # and by now nothing is sent any more,
-        self.over = False  # and what was lost is told
-        self.dropped = False  # nobody holds it any more, and it was not closed
         self.stop_client: Callable[[], Awaitable[None]] | None = None  # if the client is not the caller's
-        self.close_refusal: Refused | None = None  # what close() will be refused for
         self.loop: asyncio.AbstractEventLoop | None = None
         self.thread = threading.get_ident()  # whose increments are taken in at once: the loop's, or the maker's
         self.in_child: Callable[[], object] | None = None
@@ -102,11 +93,6 @@ class Rounds(ABC):
         """True if the client belongs to no loop that may still run."""
         return self.loop is None or self.loop.is_closed()
 
-    def publish(self) -> None:
-        """What has happened is in the log and with the observer."""
-        for event in self.core.take_events():
-            publish(event, self.core.observer)
-
     async def round(self) -> None:
         """Everything that could be sent was sent, and answered. Raises Unavailable, Refused; nothing is lost by it."""
         self.refusal = None
@@ -114,18 +100,13 @@ class Rounds(ABC):
             async with self.rounding:
                 await self._drive_round()
         except Exception as error:
-            told = translate(error)
-            ours = told or unforeseen(self.core, error)
-            self.core.failed(kept_if_refused(ours), error)
-            if isinstance(told, Unavailable) and told is not error:  # not what Redis answers
-                self.breaker.failed(told)
-            self.refusal = without_traceback(ours) if isinstance(ours, Refused) else None
+            ours = self.round_failed(error)
             if ours is error:
                 raise
             raise ours from error
         finally:
             self.rounds += 1
-            self._progressed()
+            self.progressed()
             self.publish()
 
     async def _drive_round(self) -> None:
@@ -141,22 +122,7 @@ class Rounds(ABC):
         ticker = asyncio.get_running_loop().create_task(self._absorb_meanwhile())
         try:
             async with self.transport.lane() as lane:
-                answer: object = None
-                while True:
-                    try:
-                        step = steps.send(answer)
-                    except StopIteration:
-                        break
-                    if isinstance(step, SendStep):
-                        answer = None
-                        await lane.send(step.command, step.text)
-                    elif isinstance(step, RecordStep):
-                        answer = recording is not None and await recording.record(step.recorder)
-                    else:
-                        answer = await lane.receive()
-                        if lane.on_new_connection():
-                            self.core.new_connection()
-                        self._progressed()
+                await work_through(self, steps, lane)
         finally:
             ticker.cancel()
             steps.close()
@@ -178,7 +144,10 @@ class Rounds(ABC):
         finally:
             ticker.cancel()
 
-    def beat(self) -> None:  # noqa: B027 - nothing is to be done
+    async def send(self, lane: AwaitedLane, step: SendStep) -> None:
+        await lane.send(step.command, step.text)
+
+    def beat(self) -> None:
         """Threads are watched; a task that ends is known at once."""
 
     async def _absorb_meanwhile(self) -> None:
@@ -189,7 +158,7 @@ class Rounds(ABC):
                 if self.recording is not None:
                     await self.recording.own()
 
-    def _progressed(self) -> None:
+    def progressed(self) -> None:
         self.progress.set()
         self.progress = asyncio.Event()
 

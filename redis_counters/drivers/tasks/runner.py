@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from redis_counters.drivers.breaker import Breaker
 from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.pacing import (
     FLUSH_TIMEOUT,
@@ -20,10 +19,10 @@ from redis_counters.drivers.pacing import (
     closed,
     not_delivered,
     settle_close,
-    settle_flush,
 )
 from redis_counters.drivers.process import atexit_hooks, fork_hooks
 from redis_counters.drivers.process.finalizer import without_traceback
+from redis_counters.drivers.tasks.asking import flush
 from redis_counters.drivers.tasks.reading import Reading
 from redis_counters.drivers.tasks.rounds import running_loop, set_within
 from redis_counters.drivers.transport import AwaitedTransport
@@ -52,13 +51,10 @@ class TaskRunner(Reading):
 
     def after_fork_in_child(self) -> None:
         """The child owns nothing: what waits belongs to the parent, whose loop does not run here."""
-        if not self.over:
-            self.refusing = self.stopped = False  # the parent was about to close
         self.loop, self.in_child = None, None
         self._reset()
         self.transport.drop_connections(of_parent=True)
-        self.core.begin()
-        self.breaker = Breaker(self.core)
+        self.begin_core_in_child()
         if self.recording is not None:
             self.recording.begin()
 
@@ -166,20 +162,7 @@ class TaskRunner(Reading):
         self.awake.set()
 
     async def flush(self, timeout: float | None, only: bytes | None = None) -> None:
-        self.begin_here()
-        if self.over:
-            raise closed()
-        limit = FLUSH_TIMEOUT if timeout is None else timeout
-        if self.recording is not None:
-            await self.recording.seek()  # what killed processes left belongs to all that there is
-        goal = self.core.begin_flush()
-        if goal is None:
-            return
-        if self.stopped:
-            raise closed()
-        await self._work_until(goal.reached, monotonic() + limit)
-        settle_flush(self.core, goal.reached(), limit, closed=self.stopped, only=only)
-        self.breaker.succeeded()  # the round may go on with something else
+        await flush(self, FLUSH_TIMEOUT if timeout is None else timeout, only)
 
     async def close(self, timeout: float) -> None:
         fork_hooks.notice()
@@ -198,9 +181,9 @@ class TaskRunner(Reading):
             self.core.begin_close()
             try:
                 deadline = monotonic() + timeout
-                await self._work_until(lambda: writer.closed and self.core.orphans_over, deadline)
+                await self.work_until(lambda: writer.closed and self.core.orphans_over, deadline)
                 while monotonic() < deadline and await self._somebody_was_late():
-                    await self._work_until(lambda: writer.closed, deadline)
+                    await self.work_until(lambda: writer.closed, deadline)
             except Refused as error:
                 self.close_refusal = error
             except BaseException:
@@ -241,7 +224,7 @@ class TaskRunner(Reading):
                 await asyncio.wait({late}, timeout=REST)
         self.task = None
 
-    async def _work_until(self, done: Callable[[], bool], deadline: float) -> None:
+    async def work_until(self, done: Callable[[], bool], deadline: float) -> None:
         if not done() and (self.task is None or self.task.done()):
             self._start()
         rounds = self.rounds

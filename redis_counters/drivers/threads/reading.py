@@ -7,12 +7,11 @@ from collections.abc import Collection, Generator
 from typing import TypeVar
 
 from redis_counters.drivers.deadline import Deadline
-from redis_counters.drivers.pacing import closed
 from redis_counters.drivers.process.finalizer import without_traceback
-from redis_counters.drivers.threads.asking import drive
+from redis_counters.drivers.threads.asking import drive, read
 from redis_counters.drivers.threads.background import AutoResetEvent
 from redis_counters.drivers.threads.flusher import Flusher
-from redis_counters.errors import CounterError, Outcome, Unavailable, with_outcome
+from redis_counters.errors import Unavailable
 from redis_counters.protocol.read.cache import FetchLease, FetchPlan
 from redis_counters.protocol.wire.commands import Command
 from redis_counters.protocol.wire.values import CounterValue
@@ -20,8 +19,8 @@ from redis_counters.protocol.wire.values import CounterValue
 T = TypeVar("T")
 
 
-class _OwnTicket(FetchLease):
-    """A ticket that tells whose it is."""
+class _OwnLease(FetchLease):
+    """A lease that knows its thread."""
 
     __slots__ = ("thread",)
 
@@ -30,9 +29,9 @@ class _OwnTicket(FetchLease):
         self.thread = threading.get_ident()
 
 
-def _fetches_already(ticket: FetchLease | None) -> bool:
+def _fetches_already(lease: FetchLease | None) -> bool:
     """True if this very thread does: a signal handler, or an observer, reads within its read."""
-    return isinstance(ticket, _OwnTicket) and not ticket.over and ticket.thread == threading.get_ident()
+    return isinstance(lease, _OwnLease) and not lease.over and lease.thread == threading.get_ident()
 
 
 class Reading(Flusher):
@@ -42,44 +41,20 @@ class Reading(Flusher):
         return drive(self, asks, deadline or Deadline(), whole=False)
 
     def read(self, names: Collection[bytes], max_age: float | None) -> dict[bytes, CounterValue]:
-        """Return values by name; from the cache where it is fresh enough, else from Redis in one round trip."""
         self.begin_here()
-        if self.over:
-            raise closed()
-        reads = self.core.reads
-        if self.background.absent:
+        if self.background.absent and not self.over:
             self._flush_inline_if_due()
-        failure: CounterError | None = None
-        ticket = _OwnTicket()
-        deadline = Deadline()
-        try:
-            with self.lock:
-                claim = reads.claim(names, max_age, None, ticket)
-            if claim.busy:
-                claim = self._wait_to_claim(names, max_age, ticket, deadline)
-            if not claim.missing:
-                return claim.values
-            values = drive(self, reads.fetch(claim.missing, claim.values), deadline, whole=True)
-            if claim.values:
-                values |= claim.values
-            if claim.busy:  # what the interrupted read will be told is older, and must not be kept
-                with self.lock:
-                    for name in claim.missing:
-                        reads.forget(name)
-            return values
-        except CounterError as error:
-            failure = without_traceback(with_outcome(error, Outcome.NOT_APPLIED))
-            raise
-        finally:
-            ticket.over = True
-            if ticket.names:
-                with self.lock:
-                    reads.release(ticket, failure)
-                for bell in tuple(self.readers):
-                    bell.ring()
+        return read(self, names, max_age)
 
-    def _wait_to_claim(
-        self, names: Collection[bytes], max_age: float | None, ticket: FetchLease, deadline: Deadline
+    def lease(self) -> FetchLease:
+        return _OwnLease()
+
+    def fetch_over(self) -> None:
+        for bell in tuple(self.readers):
+            bell.ring()
+
+    def wait_to_claim(
+        self, names: Collection[bytes], max_age: float | None, lease: FetchLease, deadline: Deadline
     ) -> FetchPlan:
         """Return a claim as soon as nobody else fetches what it lacks. Raises what the fetch did.
 
@@ -93,7 +68,7 @@ class Reading(Flusher):
                     failure = reads.failure(names, since)
                     if failure is not None:
                         raise without_traceback(failure)
-                    claim = reads.claim(names, max_age, since, ticket)
+                    claim = reads.claim(names, max_age, since, lease)
                     waits_for_itself = any(_fetches_already(reads.fetching.get(name)) for name in claim.missing)
                 if not claim.busy or waits_for_itself:
                     return claim

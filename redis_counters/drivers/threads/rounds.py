@@ -3,47 +3,40 @@
 from __future__ import annotations
 
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from redis_counters.drivers.breaker import Breaker
+from redis_counters.drivers.client_state import ClientState
 from redis_counters.drivers.deadline import Deadline
-from redis_counters.drivers.pacing import kept_if_refused, open_recording, round_error, unforeseen
+from redis_counters.drivers.pacing import open_recording, round_error
 from redis_counters.drivers.process import fork_hooks
-from redis_counters.drivers.process.finalizer import without_traceback
-from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.threads.background import AutoResetEvent, Background
-from redis_counters.drivers.transport import Meanwhile, Transport
+from redis_counters.drivers.threads.steps import work_through
+from redis_counters.drivers.transport import Lane, Meanwhile, Transport
 from redis_counters.errors import Refused, Unavailable
-from redis_counters.events import publish
 from redis_counters.protocol.core import Core
 from redis_counters.protocol.flush.round import RecordStep, SendStep, Steps
 from redis_counters.protocol.wire.answers import all_answered
 from redis_counters.protocol.wire.commands import Command
+from redis_counters.protocol.flush.round import SendStep, Steps
 
 if TYPE_CHECKING:
     from redis_counters.drivers.threads.keyed import KeyedThreads
     from redis_counters.drivers.threads.recording import Recording
 
 
-class Rounds(ABC):
+class Rounds(ClientState):
     """The state that threads share, and whatever uses a connection for flushing."""
 
+    lock: threading.RLock
     background: Background
     recording: Recording | None
 
     def __init__(self, core: Core, transport: Transport) -> None:
-        self.core = core
+        super().__init__(core)
         self.transport = transport
-        self.breaker = Breaker(core)
-        self.always = core.settings.journal_always
-        self.refusing = False  # close() was called: nothing more is taken in,
-        self.stopped = False  # and by now nothing is sent any more,
-        self.over = False  # and what was lost is told
-        self.dropped = False  # nobody holds it any more, and it was not closed
         self.stop_client: Callable[[], None] | None = None  # if the client is not the caller's
-        self.close_refusal: Refused | None = None  # what close() will be refused for
         self._reset()
         self.recording = open_recording(core, self._make_recording)
 
@@ -81,13 +74,6 @@ class Rounds(ABC):
     def _remake(self) -> None:
         """All is of what `threading` has now; the runner knows how."""
 
-    def publish(self) -> None:
-        """What has happened is in the log and with the observer, outside of all locks: it may read counters."""
-        with self.lock:
-            events = self.core.take_events()
-        for event in events:
-            publish(event, self.core.observer)
-
     def _absorb(self) -> None:
         with self.lock:
             self.core.writer.absorb()
@@ -100,6 +86,14 @@ class Rounds(ABC):
         if self.stopped:  # the connection is about to be closed under us
             raise Unavailable("the client was closed while an answer was awaited")
         self.background.beat()
+
+    def send(self, lane: Lane, step: SendStep) -> None:
+        self.background.connecting = True  # over several servers a lane does so when it has to
+        lane.send(step.command, step.text)
+        self.background.connecting = False
+
+    def progressed(self) -> None:
+        self._tell_waiters()
 
     def beat(self) -> None:
         self.background.beat()
@@ -129,13 +123,7 @@ class Rounds(ABC):
                 self._enter_round()
                 self._drive_round(until)
             except Exception as error:
-                told = translate(error)
-                ours = told or unforeseen(self.core, error)
-                with self.lock:
-                    self.core.failed(kept_if_refused(ours), error)
-                    if isinstance(told, Unavailable) and told is not error:  # not what Redis answers
-                        self.breaker.failed(told)
-                    self.refusal = without_traceback(ours) if isinstance(ours, Refused) else None
+                ours = self.round_failed(error)
                 if ours is error:
                     raise
                 raise ours from error
@@ -158,27 +146,7 @@ class Rounds(ABC):
         try:
             with self.transport.lane(until, meanwhile=self._meanwhile()) as lane:
                 self.background.connecting = False
-                answer: object = None
-                while True:
-                    try:
-                        with self.lock:
-                            step = steps.send(answer)
-                            if answer is not None:
-                                self._tell_waiters()
-                    except StopIteration:
-                        break
-                    if isinstance(step, SendStep):
-                        self.background.connecting = True  # over several servers a lane does so when it has to
-                        lane.send(step.command, step.text)
-                        self.background.connecting = False
-                        answer = None
-                    elif isinstance(step, RecordStep):
-                        answer = recording is not None and recording.record(step.recorder)
-                    else:
-                        answer = lane.receive()
-                        if lane.on_new_connection():
-                            with self.lock:
-                                self.core.new_connection()
+                work_through(self, steps, lane)
         finally:
             with self.lock:
                 steps.close()

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from redis_counters.drivers.breaker import Breaker
 from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.pacing import (
@@ -21,10 +20,10 @@ from redis_counters.drivers.pacing import (
     buffer_full,
     closed,
     settle_close,
-    settle_flush,
 )
 from redis_counters.drivers.process import atexit_hooks, fork_hooks
 from redis_counters.drivers.process.finalizer import without_traceback
+from redis_counters.drivers.threads.asking import flush
 from redis_counters.drivers.threads.background import HELP, AutoResetEvent
 from redis_counters.drivers.threads.patched import check_in_time, remake
 from redis_counters.drivers.threads.reading import Reading
@@ -56,12 +55,9 @@ class ThreadRunner(Reading):
 
     def after_fork_in_child(self) -> None:
         """The child owns nothing: what waits belongs to the parent, and its locks may be held for ever."""
-        if not self.over:
-            self.refusing = self.stopped = False  # the parent was about to close
         self._reset()
         self.transport.begin_in_child()
-        self.core.begin()
-        self.breaker = Breaker(self.core)
+        self.begin_core_in_child()
         if self.recording is not None:
             self.recording.begin(self.lock)
 
@@ -125,7 +121,7 @@ class ThreadRunner(Reading):
             self.core.begin_close()
             accepted = writer.accumulator.accepted
         try:
-            self._work_until(
+            self.work_until(
                 lambda: writer.closed or ((goal is None or goal.reached()) and writer.accumulator.accepted > accepted),
                 monotonic() + atexit_hooks.rest() / 2,  # the other half is for closing, when nobody counts any more
             )
@@ -180,22 +176,7 @@ class ThreadRunner(Reading):
             self._flush_inline_if_due()
 
     def flush(self, timeout: float | None, only: bytes | None = None) -> None:
-        self.begin_here()
-        if self.over:
-            raise closed()
-        limit = FLUSH_TIMEOUT if timeout is None else timeout
-        if self.recording is not None:
-            self.recording.seek()  # what killed processes left belongs to all that there is
-        with self.lock:
-            goal = self.core.begin_flush()
-            if goal is None:
-                return
-            if self.stopped:
-                raise closed()
-        self._work_until(goal.reached, monotonic() + limit)
-        with self.lock:
-            settle_flush(self.core, goal.reached(), limit, closed=self.stopped, only=only)
-            self.breaker.succeeded()  # the round may go on with something else
+        flush(self, FLUSH_TIMEOUT if timeout is None else timeout, only)
 
     def close(self, timeout: float) -> None:
         self.begin_here()
@@ -214,9 +195,9 @@ class ThreadRunner(Reading):
                     self.refusing = True  # first: whoever counts from now on is told, and whoever just did is drained
                     self.core.begin_close()
                 deadline = monotonic() + timeout
-                self._work_until(lambda: writer.closed and self.core.orphans_over, deadline)
+                self.work_until(lambda: writer.closed and self.core.orphans_over, deadline)
                 while monotonic() < deadline and self._somebody_was_late():
-                    self._work_until(lambda: writer.closed, deadline)
+                    self.work_until(lambda: writer.closed, deadline)
                 self.stopped = True
             except Refused as error:
                 self.close_refusal = error
@@ -258,7 +239,7 @@ class ThreadRunner(Reading):
                 return True
         return False
 
-    def _work_until(self, done: Callable[[], bool], deadline: float) -> None:
+    def work_until(self, done: Callable[[], bool], deadline: float) -> None:
         """Wait for the thread to get there; without a thread that makes progress, do it here."""
         self._be_closed_in_child()
         with self.lock:
