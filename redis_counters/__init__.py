@@ -76,7 +76,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Some names are imported when somebody asks for them: few do, and every process pays for an import."""
+    """Import some names when they are asked for: few are, and every process pays for an import."""
     if name == "Inspection":
         from redis_counters.protocol.read.inspection import Inspection
 

@@ -56,7 +56,7 @@ class Outcome(Enum):
     APPLIED = "applied"
     """It is done on the primary; that it is durable is not confirmed."""
     UNKNOWN = "unknown"
-    """It may be done, or in part, or not at all; nobody repeats it but the caller."""
+    """It may be done, or in part, or not at all; only the caller may repeat it."""
 
 
 class CounterError(Exception):
@@ -194,18 +194,18 @@ not_applied = _NotApplied()
 
 
 def without_traceback(error: E, cause: BaseException | None = None) -> E:
-    """Return the same error, and its cause, without where they came up: who keeps one keeps no frames with it."""
-    told = copy.copy(error)
+    """Return the same error, and its cause, without their tracebacks: to keep one keeps no frames."""
+    bare = copy.copy(error)
     if cause is error:  # ours already, made of what the client library raised
         cause = error.__cause__
     if cause is not None:
         with suppress(Exception):  # not everything can be copied
-            told.__cause__ = copy.copy(cause)
-    return told
+            bare.__cause__ = copy.copy(cause)
+    return bare
 
 
 def reworded(error: E, message: str) -> E:
-    """Return the same error with another text. What else it tells, such as the counter concerned, stays."""
-    told = copy.copy(error)
-    told.args = (message,)
-    return told
+    """Return the same error with another text. Its other fields, such as the counter concerned, stay."""
+    other = copy.copy(error)
+    other.args = (message,)
+    return other

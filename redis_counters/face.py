@@ -247,9 +247,9 @@ def names_bytes(names: Iterable[N]) -> dict[N, bytes]:
 
 
 def named(error: R, wanted: Mapping[N, bytes]) -> R:
-    """Return the error of a read, with what it tells under the names as given."""
-    told = copy.copy(error)  # others may be told the same
-    told.values = {name: error.values[raw] for name, raw in wanted.items() if raw in error.values}
+    """Return the error of a read, with its values and errors under the names as given."""
+    ours = copy.copy(error)  # other callers may get the same
+    ours.values = {name: error.values[raw] for name, raw in wanted.items() if raw in error.values}
     errors = error.errors or ({} if error.counter is None else {error.counter: error})
-    told.errors = {name: errors[raw] for name, raw in wanted.items() if raw in errors}
-    return told
+    ours.errors = {name: errors[raw] for name, raw in wanted.items() if raw in errors}
+    return ours

@@ -81,8 +81,8 @@ def reading_core(places: RegionClients[Any], place: RegionClient[Any]) -> Core:
 
 def skew(names: Mapping[Any, bytes], values: Iterable[Mapping[bytes, int]]) -> dict[Any, int]:
     """Return by how much the values of each name differ."""
-    told = list(values)
+    found = list(values)
     return {
-        name: max((int(each[raw]) for each in told), default=0) - min((int(each[raw]) for each in told), default=0)
+        name: max((int(each[raw]) for each in found), default=0) - min((int(each[raw]) for each in found), default=0)
         for name, raw in names.items()
     }

@@ -155,7 +155,7 @@ class Counters(NotAsyncio, CountersBase, KeyedCounters):
         """The counter is 0, wherever it is read: what Redis holds of it counts no more. Return how much that was.
 
         What this process has counted is flushed first. What other processes count at the same time stays: of what they
-        had not told Redis yet, nothing is taken away. Nobody likes any more; keys of `incr_once` that have counted do
+        had not sent to Redis yet, nothing is taken away. All likes are gone; keys of `incr_once` that have counted do
         not count again before their ttl is over; a seed counts only what it is raised by. Two resets at the same time
         take away nothing twice, and it may be repeated: after a reply that was lost, it returns what came since.
         Cost: what `flush` costs, and 2 to 5 round trips; O(slots).
@@ -168,8 +168,8 @@ class Counters(NotAsyncio, CountersBase, KeyedCounters):
     def delete(self, name: Name) -> int:
         """The counter is 0, and nothing of it is left in Redis; it may be counted again at once. Return what it was.
 
-        As `reset`, but for this: seeds are forgotten, so one that is told again counts as a whole; of what other
-        processes had told Redis, and not heard of yet, something may stay. The number of shards stays, if it is more
+        As `reset`, but for this: seeds are forgotten, so one that is repeated counts as a whole; of what other
+        processes had sent, without an answer yet, something may stay. The number of shards stays, if it is more
         than one. Where the counter is in several regions, it is deleted in all, and kept in mind until all know.
         """
         from redis_counters.drivers.threads.resetting import taken_away

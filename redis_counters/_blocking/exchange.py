@@ -33,7 +33,7 @@ class Exchange(NotAsyncio, OnePerProcess):
     client of the caller's. All of them have the same ``namespace`` and the same number of buckets.
     ``interval``: seconds between looks at what changed; where nothing changes it grows to 10.
     ``durability``: what must confirm a region's state before it goes on to another, and before a mark is relied upon.
-    ``links``: which regions are asked, as pairs (source, destination); default: everyone asks everyone.
+    ``links``: which regions are asked, as pairs (source, destination); default: each asks all others.
     ``observer``: called with each event, in the thread or task where it happens.
 
     Any number of exchanges may run at once, anywhere, and be killed at any point: whatever is merged is the larger of
@@ -82,7 +82,7 @@ class Exchange(NotAsyncio, OnePerProcess):
     def close(self, timeout: float = 5.0) -> None:
         """The exchange has ended, and so have the connections that it made; calling again does nothing.
 
-        Who asks it for anything but `stats` from then on, or waits for it already, gets Unavailable.
+        Calls other than `stats` raise Unavailable from then on; so do those that wait already.
         What is on its way is waited for ``timeout`` seconds at most: another exchange begins where this one was.
         """
         self._runner.close(check_age("timeout", timeout))
@@ -107,7 +107,7 @@ class Exchange(NotAsyncio, OnePerProcess):
     def read_skew(self, names: Iterable[N]) -> dict[N, int]:
         """Return by how much the regions' values of each counter differ: the largest less the smallest.
 
-        Regions are read one after the other: while somebody counts they differ without anything being wrong.
+        Regions are read one after the other: while counting goes on they differ without anything being wrong.
         Cost: as `Counters.get_many` in every region; 10 seconds at most. Raises: Unavailable, if one does not answer.
         """
         wanted, deadline = names_bytes(names), Deadline()
@@ -132,8 +132,8 @@ class Exchange(NotAsyncio, OnePerProcess):
     def add_regions(self, regions: Mapping[str, Any], *, links: Iterable[tuple[str, str]] | None = None) -> None:
         """These regions are recorded as members everywhere, and take part from now on.
 
-        ``links``: those that come with them; default: everyone asks them, and they ask everyone.
-        One that was evicted returns: what others had told it before is removed there, and told anew; what it has
+        ``links``: those that come with them; default: each asks all others.
+        One that was evicted returns: what it had from others is removed there, and sent anew; what it has
         counted itself, also meanwhile, counts once.
         Cost: a walk over all keys of a region that is new, or returns.
         Raises: Unavailable, if one of them or another member does not answer: then nothing has changed, or may be
@@ -161,8 +161,8 @@ class Exchange(NotAsyncio, OnePerProcess):
     def evict(self, name: str) -> None:
         """The region is recorded as evicted everywhere: it takes part no more, what it counted until now stays.
 
-        Nobody waits any more for it with cleaning up after deleted counters. It returns by `add_regions`.
-        Raises: UsageError for a name that nobody knows; Unavailable if a member (other than the evicted one) does not
+        Cleaning up after deleted counters does not wait for it any more. It returns by `add_regions`.
+        Raises: UsageError for an unknown name; Unavailable if a member (other than the evicted one) does not
         answer: then it is recorded with all others, and is to be called again.
         """
         names = [each.encode() for each in self._runner.opened()]

@@ -29,7 +29,7 @@ class KeyedCounters:
         return await self._runner.keyed_calls().use(uses)
 
     async def incr_once(self, name: Name, key: str | bytes, amount: int = 1, *, ttl: float | timedelta = 86400) -> bool:
-        """The counter is higher by ``amount``, once for this key, whoever calls how often; return whether just now.
+        """The counter is higher by ``amount``, once for this key, however often it is called; return whether just now.
 
         ``key``: 1 to 1024 bytes, of this counter and ttl alone. ``ttl``: seconds or a timedelta; when that has passed
         since the key counted, by the server's clock, it counts once more. After a reply that was lost on the way, and
@@ -47,7 +47,7 @@ class KeyedCounters:
         return Likes(self, name_bytes(name))
 
     async def seed(self, name: Name, total: int, token: str | bytes) -> None:
-        """The counter includes ``total``, or more if this token has told more: any number of processes may say so.
+        """The counter includes ``total``, or more if this token came with more: any number of processes may call it.
 
         ``token``: where the total comes from, 1 to 1024 bytes; totals of different tokens add up.
         Cost: one script, as `incr_once`. Raises as `incr_once`, but for KeyConflict.
@@ -69,7 +69,7 @@ class KeyedCounters:
         """The counter includes what a plain INCR key holds; return that, 0 if there is no such key.
 
         ``name``: of the counter, by default the key's. Again, and from any number of processes, it only raises what
-        was adopted of this key, so it may be repeated as long as somebody still counts there. The key stays as it is.
+        was adopted of this key, so it may be repeated as long as counting goes on there. The key stays as it is.
         Cost: two round trips. Raises as `seed`; WrongType if the key holds no count.
         """
         from redis_counters.protocol.keyed import operations
@@ -78,7 +78,7 @@ class KeyedCounters:
 
 
 class Likes(Named):
-    """Who likes something, one user at a time; all of it is in Redis when a call returns, and may be repeated.
+    """The users who like something, one at a time; all of it is in Redis when a call returns, and may be repeated.
 
     A user is any str, bytes or int of 1 to 1024 bytes; an int is its decimal text.
     """
@@ -117,7 +117,7 @@ class Likes(Named):
             return (await self._counters._use(operations.has(self._name, (user,))))[user]
 
     async def has_many(self, users: Iterable[U]) -> dict[U, bool]:
-        """Return who of these users likes; keys are the users as given. Otherwise as `has`."""
+        """Return which of these users like it; keys are the users as given. Otherwise as `has`."""
         from redis_counters.protocol.keyed import operations
 
         with not_applied:

@@ -32,7 +32,7 @@ class ClientState(ABC):
         self.always = core.settings.journal_always
         self.refusing = False  # close() was called: nothing more is taken in,
         self.stopped = False  # and by now nothing is sent any more,
-        self.over = False  # and what was lost is told
+        self.over = False  # and what was lost is reported
         self.dropped = False  # nothing refers to it any more, and it was not closed
         self.close_refusal: Refused | None = None  # what close() will be refused for
 

@@ -45,7 +45,7 @@ def test_few_lines_stand_twice() -> None:
 
 @pytest.mark.parametrize("origin", MODULES)
 def test_the_blocking_module_says_what_it_follows_from(origin: str) -> None:
-    """So nobody changes the wrong one. (That it is up to date is looked at by `make check`, which has the formatter.)"""
+    """So nobody changes the wrong one. (`make check`, which has the formatter, looks whether it is up to date.)"""
     first = (PACKAGE / MODULES[origin]).read_text().splitlines()[0]
     assert first == f"# Generated from redis_counters/{origin} by `make blocking`: change that."
 

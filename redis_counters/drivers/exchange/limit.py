@@ -1,4 +1,4 @@
-"""Until when threads work for one call of `run_once`: a deadline, or until nobody waits for it any more."""
+"""Until when threads work for one call of `run_once`: a deadline, or until its caller does not wait any more."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ BEAT = 0.1  # seconds between looks at whether to end, while an answer is awaite
 
 
 class RunLimit:
-    """Until when those who work for a `run_once` go on; ``over``: it has ended, however it did."""
+    """Until when the threads of a `run_once` go on; ``over``: it has ended, however it did."""
 
     def __init__(self, timeout: float | None) -> None:
         self.deadline = None if timeout is None else monotonic() + timeout

@@ -22,7 +22,7 @@ from redis_counters.protocol.wire.region_names import Link, check_links, check_n
 
 T = TypeVar("T")
 
-MOST_REMEMBERED = 1_000  # refusals that are not told again
+MOST_REMEMBERED = 1_000  # refusals that are not reported again
 PERSISTENCE = 5  # attempts in a row that bring nothing, before `run_once` gives a pair up,
 IN_VAIN = 15.0  # or so many seconds of them: each waits for an answer until that is late
 MOST_PAUSE = 2.0  # seconds between attempts while a region is away
@@ -77,8 +77,8 @@ class RegionClients(Generic[T]):
         self.observer = observer
         self.evicted: set[str] = set()  # regions that take part no more,
         self.leaving: set[str] = set()  # and those that are being evicted by this exchange
-        self._told: dict[Link, set[type]] = {}  # pairs that fail, and the kinds of errors that were told of them
-        self._refused: dict[str, None] = {}  # what was told of shards that were refused
+        self._reported: dict[Link, set[type]] = {}  # pairs that fail, and the kinds of errors that were reported
+        self._refused: dict[str, None] = {}  # what was reported of shards that were refused
         wanted = check_links(links, self.places)
         self.common.expect(name.encode() for link in wanted for name in link)
         self.link(wanted)
@@ -86,14 +86,14 @@ class RegionClients(Generic[T]):
     def begin(self) -> None:
         """Nothing is known of regions, and no pair is in the middle of anything: in the child of a fork."""
         self.common = Common(self.common.options)
-        pairs, self.pairs, self._told, self.leaving = self.pairs, {}, {}, set()
+        pairs, self.pairs, self._reported, self.leaving = self.pairs, {}, {}, set()
         self.common.expect(name.encode() for link in pairs for name in link)
         self.link(pairs)
 
     def links_with(self, new: Collection[str], links: Iterable[Link] | None) -> list[Link]:
         """Return the pairs that come with new regions. Raises TypeError, UsageError.
 
-        By default everyone who takes part asks them, and they ask everyone.
+        By default every region that takes part asks them, and they ask it.
         """
         every = dict.fromkeys([*self.places, *new])
         if links is not None:
@@ -126,24 +126,24 @@ class RegionClients(Generic[T]):
         for (source, destination), pair in pairs.items():
             pair.both = (destination, source) in pairs
             pair.compares = not pair.both or source < destination
-        self.pairs = pairs  # another one: who goes through it is not disturbed
+        self.pairs = pairs  # another one: iterating over the old one is not disturbed
 
     def stats(self) -> ExchangeStats:
         return ExchangeStats({link: pair.stats() for link, pair in self.pairs.items()})
 
     def failed(self, link: Link, error: Exception) -> CounterError:
-        """The pair did not get through: each kind of error is told once, until it does. Return this one, as ours."""
+        """The pair did not get through: each kind of error is reported once, until it does. Return ours."""
         ours = error if isinstance(error, CounterError) else Unavailable(f"an error of this library: {error!r}")
         if ours is not error:
             log.error("exchange from %s to %s", *link, exc_info=error)
         pair = self.pairs.get(link)
         if pair is not None and not isinstance(ours, Waiting):
             pair.failed(ours)
-            self.tell(link, pair, ours)
+            self.report(link, pair, ours)
         return ours
 
-    def _tell_lost(self, link: Link, pair: Pair) -> None:
-        """It is told that one of the two had less of its own counts than the other."""
+    def _report_lost(self, link: Link, pair: Pair) -> None:
+        """Report that one of the two had less of its own counts than the other."""
         for side, name in enumerate(link):
             lost, pair.metrics.behind[side] = pair.metrics.behind[side], 0
             if lost:
@@ -155,8 +155,8 @@ class RegionClients(Generic[T]):
                 )
                 publish(Event(EventKind.REGION_BEHIND, message), self.observer)
 
-    def _tell_refused(self, link: Link, pair: Pair) -> None:
-        """Each shard or entry that was refused is told of once."""
+    def _report_refused(self, link: Link, pair: Pair) -> None:
+        """Report each shard or entry that was refused, once."""
         refusals, pair.metrics.refusals = pair.metrics.refusals, []
         for refusal in refusals:
             message = f"{link[0]} to {link[1]}: {refusal}; all else is exchanged"
@@ -166,23 +166,23 @@ class RegionClients(Generic[T]):
         while len(self._refused) > MOST_REMEMBERED:
             del self._refused[next(iter(self._refused))]
 
-    def tell(self, link: Link, pair: Pair, error: CounterError | None) -> None:
-        """How the last round went is told, if it went well again or failed in a new way; and what was lost in it.
+    def report(self, link: Link, pair: Pair, error: CounterError | None) -> None:
+        """Report how the last round went, if it went well again or failed in a new way; and what was lost in it.
 
         Nothing of a pair that takes part no more.
         """
         if self.pairs.get(link) is not pair:
             return
-        self._tell_lost(link, pair)
-        self._tell_refused(link, pair)
+        self._report_lost(link, pair)
+        self._report_refused(link, pair)
         if error is not None:
-            told = self._told.get(link, set())
-            if type(error) in told or self.leaving & set(link):
+            before = self._reported.get(link, set())
+            if type(error) in before or self.leaving & set(link):
                 return
-            self._told[link] = told | {type(error)}
+            self._reported[link] = before | {type(error)}
             event = Event(EventKind.EXCHANGE_FAILED, f"{link[0]} to {link[1]}: {error}; it is tried again")
         else:
-            if self._told.pop(link, None) is None:
+            if self._reported.pop(link, None) is None:
                 return
             event = Event(EventKind.EXCHANGE_RECOVERED, f"{link[0]} to {link[1]}")
         publish(event, self.observer)
@@ -227,6 +227,6 @@ def of_region(error: BaseException, name: str) -> CounterError | None:
     ours = translate(error)
     if ours is None or isinstance(ours, SchemaMismatch):  # (whose text names regions)
         return ours
-    told = reworded(ours, f"region {name}: {ours}")
-    told.__cause__ = error
-    return told
+    named = reworded(ours, f"region {name}: {ours}")
+    named.__cause__ = error
+    return named

@@ -81,14 +81,14 @@ class Sessions(ABC):
                 while self.takes_part(link, pair) and not pair.stale:
                     with self.busy(link, pair):
                         broken = drive(pair.round(), lanes, link)
-                    self.places.tell(link, pair, pair.error)
+                    self.places.report(link, pair, pair.error)
                     if broken is not None:
                         raise broken
                     self.pause(pair.wait())
         except Waiting:
             self.pause(MOMENT)
         except Exception as error:
-            if not self.takes_part(link, pair):  # `close` has ended the connections, or who replaced the region
+            if not self.takes_part(link, pair):  # `close` has ended the connections, or the region was replaced
                 return
             ours = self.places.failed(link, error)
             if pair.metrics.looks == looks:
@@ -107,7 +107,7 @@ class Sessions(ABC):
         with Lanes([places[name] for name in link], self.places.common, lane_of) as lanes:
             drive(pair.connect(), lanes, link)
             drive(everything(done), lanes, link)
-        self.places.tell(link, pair, pair.error)
+        self.places.report(link, pair, pair.error)
         return pair.error
 
     def ask(self, name: str, plan: Plan[T], deadline: Deadline) -> T:

@@ -80,14 +80,14 @@ class AwaitedSessions(ABC):
                 while self.takes_part(link, pair) and not pair.stale:
                     async with self.busy(link, pair):
                         broken = await drive(pair.round(), lanes, link)
-                    self.places.tell(link, pair, pair.error)
+                    self.places.report(link, pair, pair.error)
                     if broken is not None:
                         raise broken
                     await self.pause(pair.wait())
         except Waiting:
             await self.pause(MOMENT)
         except Exception as error:
-            if not self.takes_part(link, pair):  # `close` has ended the connections, or who replaced the region
+            if not self.takes_part(link, pair):  # `close` has ended the connections, or the region was replaced
                 return
             ours = self.places.failed(link, error)
             if pair.metrics.looks == looks:
@@ -108,7 +108,7 @@ class AwaitedSessions(ABC):
         async with Lanes([places[name] for name in link], self.places.common, lane_of) as lanes:
             await drive(pair.connect(), lanes, link)
             await drive(everything(done), lanes, link)
-        self.places.tell(link, pair, pair.error)
+        self.places.report(link, pair, pair.error)
         return pair.error
 
     async def ask(self, name: str, plan: Plan[T], deadline: Deadline) -> T:

@@ -42,7 +42,7 @@ class TaskExchange(AwaitedSessions):
     def _reset(self) -> None:
         self.running = False
         self.tasks: dict[Link, asyncio.Task[None]] = {}
-        self.at_work: dict[Link, asyncio.Lock] = {}  # who works on a pair: its task, or `run_once`
+        self.at_work: dict[Link, asyncio.Lock] = {}  # one works on a pair: its task, or `run_once`
 
     def after_fork_in_child(self) -> None:
         """The exchange goes on in the parent; here it is as new, unless it was closed."""
@@ -76,7 +76,7 @@ class TaskExchange(AwaitedSessions):
         try:
             if tasks:
                 await asyncio.wait(tasks, timeout=timeout)
-        finally:  # also if who closes it is cancelled: nobody else ends the connections
+        finally:  # also if the caller is cancelled: nothing else ends the connections
             places, self.places.places = self.places.places, {}
             await self.end(places.values())
 
@@ -90,7 +90,7 @@ class TaskExchange(AwaitedSessions):
                     await place.opened.stop_all_asyncio()
 
     def abandon(self) -> None:
-        """Nobody holds the exchange any more: its tasks end by themselves. The garbage collector calls this."""
+        """Nothing refers to the exchange any more: its tasks end by themselves. The garbage collector calls this."""
         self.ended = True
 
     # -- one pair

@@ -55,7 +55,7 @@ class ThreadExchange(Sessions):
         self.ended = threading.Event()
         self.running = False
         self.threads: dict[Link, threading.Thread] = {}
-        self.at_work: dict[Link, threading.Lock] = {}  # who works on a pair: its thread, or `run_once`
+        self.at_work: dict[Link, threading.Lock] = {}  # one works on a pair: its thread, or `run_once`
 
     def after_fork_in_child(self) -> None:
         """The exchange goes on in the parent; here it is as new, unless it was closed."""
@@ -107,7 +107,7 @@ class ThreadExchange(Sessions):
                     place.opened.stop_all()
 
     def abandon(self) -> None:
-        """Nobody holds the exchange any more: its threads end by themselves. The garbage collector calls this."""
+        """Nothing refers to the exchange any more: its threads end by themselves. The garbage collector calls this."""
         if fork_hooks.begun():  # in a child it has no threads, and the event's lock may be held
             self.ended.set()
 
@@ -176,7 +176,7 @@ class ThreadExchange(Sessions):
                         error = too_late(link, pairs[link])
                     if error is not None:
                         errors[link] = error
-        finally:  # who was interrupted does not wait for them either
+        finally:  # an interrupted caller does not wait for them either
             limit.over = True
             pool.shutdown(wait=False, cancel_futures=True)
         for error in errors.values():
@@ -228,7 +228,7 @@ class ThreadExchange(Sessions):
                     for name, plan in plans.items()
                 }
                 found = {name: future.result() for name, future in work.items()}
-        finally:  # who was interrupted does not wait for them: a walk over all keys may take long
+        finally:  # an interrupted caller does not wait for them: a walk over all keys may take long
             limit.over = True
             pool.shutdown(wait=False, cancel_futures=True)
 

@@ -2,7 +2,7 @@
 
 Which primary has which slots redis-py finds out; it is asked anew when a connection breaks, and when a server says that
 a slot has moved. A command that went to the wrong server was not applied, and is sent to the right one.
-A primary that is gone takes its own commands with it, and nobody else's.
+A primary that is gone takes its own commands with it, and no others.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Cluster(ClusterAsking):
     def _begin(self) -> None:
         self._lock = threading.RLock()  # a signal handler may ask, too
         self._looking = threading.RLock()
-        self._errand: Errand[Any] | None = None  # which looks up the slots, for all who wait for it
+        self._errand: Errand[Any] | None = None  # looks up the slots, for all callers that wait for it
 
     def reply_timeout(self) -> float | None:
         limit: float | None = self._options.get("socket_timeout")

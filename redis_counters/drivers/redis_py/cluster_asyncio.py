@@ -39,7 +39,7 @@ class ClusterAsyncio(AwaitedClusterAsking):
         self._lock = asyncio.Lock()
         self._nodes: dict[Address, Redis] = {}
         self._asked = False  # where the slots are, or were
-        self._looking: asyncio.Task[RedisCluster] | None = None  # which asks, for all who wait for it
+        self._looking: asyncio.Task[RedisCluster] | None = None  # asks, for all tasks that wait for it
         self._unfinished = False  # then the client takes itself for closed, whatever connections it has
 
     def reply_timeout(self) -> float | None:
@@ -61,7 +61,9 @@ class ClusterAsyncio(AwaitedClusterAsking):
             looking = self._looking = asyncio.ensure_future(self._look_up())
             looking.add_done_callback(seen)
         until = self.waits_for_look(deadline) if self._asked else deadline
-        await asyncio.wait({looking}, timeout=until.left())  # who is cancelled here takes nothing from the others
+        await asyncio.wait(
+            {looking}, timeout=until.left()
+        )  # a task that is cancelled here takes nothing from the others
         if looking.done() and not looking.cancelled():
             return looking.result()
         if not self._asked:
@@ -81,7 +83,7 @@ class ClusterAsyncio(AwaitedClusterAsking):
                     self.stale = True
                     raise
                 self._moved.clear()
-            # redis-py closes these, too, but later, and nobody waits for it: the event loop may be closed by then.
+            # redis-py closes these, too, but later, and without waiting: the event loop may be closed by then.
             left = before.keys() - self._nodes_of_client().keys()
             for number in left:
                 with suppress(*AWAITED_BROKEN):
@@ -153,7 +155,7 @@ class ClusterAsyncio(AwaitedClusterAsking):
             self._looking.cancel()
         for address, client in list(self._nodes.items()):
             await client.connection_pool.disconnect()
-            self._nodes.pop(address, None)  # not before: who is cancelled here may come again
+            self._nodes.pop(address, None)  # not before: a task that is cancelled here may come again
         if self._unfinished:
             for node in self._nodes_of_client().values():
                 await node.disconnect()

@@ -36,7 +36,7 @@ REPLY_TIMEOUT = 10.0  # seconds that a lane waits for an answer: all of it; its 
 
 
 class _Lane:
-    """What is known of a lane, whoever waits on it."""
+    """The state of a lane, of either face."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class _Lane:
         self._known = known
         self._deadline = deadline  # of all that is done on it; without one, of each answer
         self._asked_about = False  # whether the connection is new
-        self.patient = patient  # who holds another connection does not wait for one: two would wait for each other
+        self.patient = patient  # with another connection in hand none is waited for: two would wait for each other
         self.meanwhile = meanwhile  # in threads: a task is cancelled instead
         self._reply_of = reply_to_one if alone else error_reply  # alone: the client knows of no other server
         self._pool = pool_of(client)

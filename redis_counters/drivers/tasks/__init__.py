@@ -4,7 +4,7 @@ The task is started by the first increment that finds a running loop. Everything
 the blocking driver; here is only waiting.
 
 A client belongs to the event loop in which it was first used, until that is closed; then to the next one. Other threads
-than the loop's may count: what they count goes into the buffer, and the loop is told.
+than the loop's may count: what they count goes into the buffer, and wakes the loop.
 """
 
 from redis_counters.drivers.tasks.runner import TaskRunner

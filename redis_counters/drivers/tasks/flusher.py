@@ -36,7 +36,7 @@ class Flusher(Rounds):
         return True
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """The task was cancelled by somebody: the next increment finds the buffer empty, and starts another.
+        """The task was cancelled: the next increment finds the buffer empty, and starts another.
 
         If none comes, the loop does, unless it is at its end.
         """

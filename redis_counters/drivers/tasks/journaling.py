@@ -49,7 +49,7 @@ class AwaitedJournaling(ABC):
             failure: BaseException | None = None
             try:
                 await self.off(self.journal.write, writing)
-            except BaseException as error:  # interrupted, too: then nobody knows whether it was written, or will be
+            except BaseException as error:  # interrupted, too: then it is unknown whether it was written, or will be
                 failure = error
             with self.lock:
                 return self.journal.settle(writing, failure)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MOST_CALLS = 1_000  # that are sent together: who comes later should not wait for ever more of them
+MOST_CALLS = 1_000  # that are sent together: a later call should not wait for ever more of them
 
 _Group = tuple[Sequence[Call], "asyncio.Future[None]"]
 
@@ -78,7 +78,7 @@ class KeyedTasks:
         finally:
             left = [*taken, *self.queue]
             self.queue.clear()
-            for calls, _ in left:  # none, unless this task was cancelled by somebody
+            for calls, _ in left:  # none, unless this task was cancelled
                 for call in calls:
                     if call.open:
                         call.error = Unavailable("the task that sends was cancelled")
@@ -97,7 +97,7 @@ class KeyedTasks:
     async def _send(self, calls: Sequence[Call]) -> None:
         try:
             await self.runner.ask(self.keyed.apply(calls))
-        except Exception as error:  # also a fault of ours, or of a client: who waits must be told
+        except Exception as error:  # also a fault of ours, or of a client: callers wait for it
             for call in calls:
                 if call.open:
                     call.error = error

@@ -38,7 +38,7 @@ class Reading(Flusher):
     async def wait_to_claim(
         self, names: Collection[bytes], max_age: float | None, lease: FetchLease, deadline: Deadline
     ) -> FetchPlan:
-        """Return a claim as soon as nobody else fetches what it lacks. Raises what the fetch did."""
+        """Return a plan as soon as no other task fetches what it lacks. Raises what the fetch did."""
         reads, since = self.core.reads, self.core.clock()
         while True:
             if not await set_within(self.fetched, deadline.left()):

@@ -23,10 +23,10 @@ async def taken_away(runner: TaskRunner, name: bytes, *, delete: bool) -> int:
     try:
         return await _taken_away(runner, name, taken, deadline, delete=delete)
     except CounterError as error:
-        told = with_taken(error, name, taken)
-        if told is error:
+        ours = with_taken(error, name, taken)
+        if ours is error:
             raise
-        raise told from error
+        raise ours from error
 
 
 async def _taken_away(runner: TaskRunner, name: bytes, taken: Taken, deadline: Deadline, *, delete: bool) -> int:

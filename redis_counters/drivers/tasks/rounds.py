@@ -1,4 +1,4 @@
-"""One round at a time on a connection of its own: flushing, or a step of the janitor; and what happened, told."""
+"""One round at a time on a connection of its own: flushing, or a step of the janitor."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Rounds(ClientState):
         self.recording = open_recording(core, self._make_recording)
 
     def _make_recording(self) -> Recording:
-        from redis_counters.drivers.tasks.recording import Recording  # with sqlite3, which nobody else needs
+        from redis_counters.drivers.tasks.recording import Recording  # with sqlite3, which only journals need
 
         return Recording(self.core)
 

@@ -44,7 +44,7 @@ class TaskRunner(Reading):
 
     def __init__(self, core: Core, transport: AwaitedTransport) -> None:
         super().__init__(core, transport)
-        self.ending: asyncio.Task[None] | None = None  # closes it, if nobody else has
+        self.ending: asyncio.Task[None] | None = None  # closes it, if nothing else has
         self.stopping: asyncio.Future[None] | None = None  # ends the client
         fork_hooks.begin_anew(self)
         atexit_hooks.close_at_exit(self, self._close_at_exit)
@@ -59,7 +59,7 @@ class TaskRunner(Reading):
             self.recording.begin()
 
     def drop(self) -> bool:
-        """Nobody can count any more: what is left gets across, then the client ends. False if there is nothing to end.
+        """Nothing can count any more: what is pending is sent, then the client ends. False if there is nothing to end.
 
         The garbage collector calls this: see `finalizer`. Where no loop runs (any more), the hook of exit sends the
         rest.
@@ -103,14 +103,14 @@ class TaskRunner(Reading):
         self.stop_client = None
 
     def _forget(self) -> None:
-        """Nobody tells it of forks and of the end of the process any more."""
+        """Forget the hooks of forks and of the end of the process."""
         fork_hooks.forget(self)
         atexit_hooks.forget(self)
 
     def wake(self, name: Name, amount: int) -> bool:
         """A flush will follow within the interval. True if the amount has been counted here, with no room to spare.
 
-        Called only when nobody has asked since the buffer was emptied, in this process.
+        Called only for the first increment since the buffer was emptied, in this process.
         """
         fork_hooks.notice()
         if self.refusing:
@@ -128,7 +128,7 @@ class TaskRunner(Reading):
             self.core.buffer.asked.value = True
             return False
         if (self.task is None or self.task.done() or self._free()) and not self._start():
-            # Taken in here and now: a buffer that nobody empties would grow, and never be found empty again.
+            # Taken in here and now: a buffer that is not emptied would grow, and never be found empty again.
             self.core.count(name, amount)
             return True
         self.awake.set()
@@ -169,7 +169,7 @@ class TaskRunner(Reading):
         if self.over:
             return
         self.begin_here()
-        async with self.closing:  # who comes second waits for the first
+        async with self.closing:  # a second call waits for the first
             if not self.over:
                 await self._close(timeout)
 
@@ -237,7 +237,7 @@ class TaskRunner(Reading):
             if rest <= 0:
                 return
             await set_within(self.progress, min(rest, 0.1))
-        self.urgent.silence()  # or what is counted next would be flushed at once; whoever waits besides sets it again
+        self.urgent.silence()  # or what is counted next would be flushed at once; another that waits sets it again
 
     def add(self, name: Name, amount: int) -> None:
         if not self.core.add(name, amount):
@@ -274,7 +274,7 @@ class TaskRunner(Reading):
         return self.core.stats()
 
     def _close_at_exit(self, seconds: float) -> None:
-        """Close in the client's loop, if that runs in some thread, else in one of its own; what is lost is told."""
+        """Close in the client's loop, if that runs in some thread, else in one of its own; what is lost is logged."""
         fork_hooks.notice()
         self.core.writer.accumulator.drain()
         if self.core.writer.clean:
@@ -288,7 +288,7 @@ class TaskRunner(Reading):
             else:
                 _run_without_threads(self._close_all(seconds))
         except CounterError:
-            pass  # the loss was told by close
+            pass  # close() logged the loss
         except Exception as error:
             not_delivered(self.core, f"and the client was not closed ({type(error).__name__}: {error})")
             self.publish()

@@ -1,7 +1,7 @@
 """The two threads of a blocking client: started when needed, watched, and replaced when they are gone.
 
 Where a thread cannot be started (at interpreter exit), or is started and makes no progress (uWSGI without
-``enable-threads``), callers are told that it is absent, and do the work themselves.
+``enable-threads``), callers see that it is unavailable, and do the work themselves.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from redis_counters.drivers.clock import monotonic
 
 STALLED = 5.0  # seconds that the flusher may take to notice that it was asked
-HELP = 1.0  # seconds after which who waits for it helps, and says nothing: the machine may be busy
+HELP = 1.0  # seconds after which a waiting caller helps, without a word: the machine may be busy
 RETRY = 0.5  # seconds until a thread that could not be started is tried again
 
 
@@ -35,14 +35,14 @@ class AutoResetEvent:
         if self._silent.locked():  # that of eventlet counts how often it was released
             try:  # noqa: SIM105 # suppress() takes longer than all the rest
                 self._silent.release()
-            except RuntimeError:  # somebody else was faster
+            except RuntimeError:  # another thread was faster
                 pass
 
     def rings(self) -> bool:
         return not self._silent.locked()
 
     def wait(self, seconds: float) -> bool:
-        """Tell whether it rang within that time; if so, it does not ring any more."""
+        """Return whether it rang within that time; if so, it does not ring any more."""
         return self._silent.acquire(timeout=min(max(seconds, 0.0), threading.TIMEOUT_MAX))
 
     def silence(self) -> None:
@@ -68,7 +68,7 @@ class Worker(threading.Thread):
 class Background:
     """The flusher, and the helper beside it.
 
-    ``flush`` and ``help_out`` are what the threads do, over and over again. ``report`` is told when the flusher was
+    ``flush`` and ``help_out`` are what the threads do, over and over again. ``report`` is called when the flusher was
     found gone or absent; ``bury`` before another is started in the place of one that is gone.
     """
 
@@ -89,7 +89,7 @@ class Background:
         self._lock = threading.RLock()
         self.asked = AutoResetEvent()  # there is something to do
         self.helping = AutoResetEvent()  # a round has begun, or all is over
-        self.connecting = False  # it may take long, and cannot be told from not running
+        self.connecting = False  # it may take long, and looks like not running
         self.stopped = False
         self.absent = False  # the flusher cannot be started, or was asked and did not come: callers do the work
         self.beats = 0
@@ -98,7 +98,7 @@ class Background:
         self._flusher: Worker | None = None
         self._helper: Worker | None = None
         self._proved = False  # the flusher has run
-        self._since = 0.0  # when it was last asked, or started, or told that it runs
+        self._since = 0.0  # when it was last asked or started, or when its heartbeat was seen
 
     @property
     def begun(self) -> bool:
@@ -138,7 +138,7 @@ class Background:
                 self._report("the thread that flushes makes no progress, callers flush")
 
     def replaced(self) -> bool:
-        """Tell whether the flusher was gone, and another one has taken its place."""
+        """Return whether the flusher was gone, and another one has taken its place."""
         with self._lock:
             if self.stopped or self.absent or not _gone(self._flusher):
                 return False
@@ -195,7 +195,7 @@ class Background:
                 thread.join(seconds)
 
     def ended(self, seconds: float) -> bool:
-        """As `end`; tell whether they have ended."""
+        """As `end`; return whether they have ended."""
         self.end(seconds)
         return not _runs(self._flusher) and not _runs(self._helper)
 
@@ -205,7 +205,7 @@ def _runs(thread: Worker | None) -> bool:
 
 
 def _gone(thread: Worker | None) -> bool:
-    """True if the thread has ended, also if Python was not told (C code may end it), where that can be seen."""
+    """True if the thread has ended, also if Python does not know (C code may end it), where that can be seen."""
     if thread is None or thread.over:
         return True
     tasks = "/proc/self/task"

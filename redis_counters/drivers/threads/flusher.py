@@ -36,14 +36,14 @@ class Flusher(Rounds):
         )
 
     def _report(self, text: str) -> None:
-        """The next `publish` tells of the background."""
+        """The next `publish` logs what happened to the background."""
         self.core.report(EventKind.FLUSHER_RESTARTED, text)
 
     def _work(self) -> None:
         try:
             self._wait_and_flush()
             keep_house(self)
-        except BaseException as error:  # a fault of ours, of a client, or SystemExit: who waits must not for ever
+        except BaseException as error:  # a fault of ours, of a client, or SystemExit: callers must not wait for ever
             if self.stopped:
                 return
             log.exception("flushing failed unexpectedly, going on")
@@ -70,7 +70,7 @@ class Flusher(Rounds):
             if not self.core.writer.clean:
                 return 0.0
             longest = min(IDLE_POLL, self.core.housekeeping.wait())
-        # Who counts asks first: his increment may come a little later than that.
+        # A thread that counts asks first: its increment may come a little later than that.
         return min(longest, self.core.settings.flush_interval) if monotonic() < self.expecting else longest
 
     def _nothing_to_do(self) -> bool:

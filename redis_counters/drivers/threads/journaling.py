@@ -50,7 +50,7 @@ class Journaling(ABC):
             failure: BaseException | None = None
             try:
                 self.off(self.journal.write, writing)
-            except BaseException as error:  # interrupted, too: then nobody knows whether it was written, or will be
+            except BaseException as error:  # interrupted, too: then it is unknown whether it was written, or will be
                 failure = error
             with self.lock:
                 return self.journal.settle(writing, failure)

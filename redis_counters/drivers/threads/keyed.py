@@ -1,12 +1,11 @@
 """Keyed calls of many threads in few scripts: one thread sends what has come together, the others wait for it.
 
-Who finds nobody sending becomes the leader, and sends at once. Whoever calls meanwhile waits; when the leader is back,
-the first of them leads what has gathered. So nothing is delayed while little goes on, and under load a script carries
-many.
+A thread that finds none sending becomes the leader, and sends at once. Others wait; when the leader is back, the first
+of them leads what has gathered. So nothing is delayed while little goes on, and under load a script carries many.
 
-Those who were sent are woken one by one, each by the one before: all at once would fight for the interpreter's lock,
-which takes longer than what they do with it. The last of them wakes the next leader: most have called again by then,
-and a leader that is awake before would be one more to fight.
+Threads whose calls were sent are woken one by one, each by the one before: all at once would fight for the
+interpreter's lock, which takes longer than what they do with it. The last of them wakes the next leader: most have
+called again by then, and a leader that is awake before would be one more to fight.
 """
 
 from __future__ import annotations
@@ -30,15 +29,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PATIENCE = 1.0  # seconds until who waits looks whether anybody sends
-MOST_CALLS = 1_000  # that are sent together: who comes later should not wait for ever more of them
+PATIENCE = 1.0  # seconds until a waiting thread looks whether any sends
+MOST_CALLS = 1_000  # that are sent together: a later call should not wait for ever more of them
 
 
 class _Group:
     """The calls of one thread, and what wakes it.
 
     ``over`` is set as the first thing when the thread is through with it, or interrupted, and counts from then on, even
-    if another exception keeps it from telling the others. ``next`` is whom it wakes then.
+    if another exception keeps it from waking the others. ``next`` is the one it wakes then.
     """
 
     __slots__ = ("bell", "calls", "deadline", "done", "next", "over", "thread")
@@ -111,7 +110,7 @@ class KeyedThreads:
                 self._hand_over(group)
 
     def _led_by(self, *, alive: bool = False) -> _Group | None:
-        """Return who leads; nobody, if he was interrupted, or (if asked) has ended without a word, as C code may do."""
+        """Return the leader; None if it was interrupted, or (if asked) its thread has ended, as C code may end one."""
         leader = self.leader
         if leader is None or leader.over or (alive and not leader.thread.is_alive()):
             return None
@@ -120,15 +119,15 @@ class KeyedThreads:
     def _takes_over(self, group: _Group, rang: bool) -> bool:
         with self.lock:
             leader = self._led_by(alive=not rang)
-            # The same thread's: it was told to lead while it waited, and this call is of a signal handler.
+            # The same thread's: it became the leader while it waited, and this call is of a signal handler.
             if leader is None or leader.thread is group.thread:
                 self.leader = group
                 return True
             return False
 
     def _lead(self, leader: _Group) -> None:
-        """What has gathered has its outcome. Whoever waits for that is woken as soon as the leader is over."""
-        sent = [leader]  # in any case, wherever it is in the queue: who leads must be through with it
+        """Send what has gathered. The threads that wait for it are woken as soon as the leader is over."""
+        sent = [leader]  # in any case, wherever it is in the queue: the leader must be through with it
         with self.lock:
             count = len(leader.calls)
             for group in self.queue:
@@ -143,7 +142,7 @@ class KeyedThreads:
 
     def _pass_on(self, sent: Sequence[_Group]) -> None:
         """Each wakes the one behind it when it is over, the leader first; the last one leads from now on."""
-        main = threading.main_thread()  # signal handlers run there, and nobody is to wait for them: it wakes nobody
+        main = threading.main_thread()  # signal handlers run there, and nothing is to wait for them: it wakes no other
         leader = sent[0]
         chain = [leader, *(group for group in sent[1:] if group.thread is not main)]
         last = chain[-1]
@@ -157,14 +156,14 @@ class KeyedThreads:
         with self.lock:
             if self.leader is leader:
                 self.leader = last
-        for group in chain:  # if interrupted, then perhaps before it was told whom to wake, or that it leads
+        for group in chain:  # if interrupted, then perhaps before it knew what to wake, or that it leads
             if group.over and group.next is not None:
                 group.next.bell.ring()
         if last.over:
             self._hand_over(last)
 
     def _hand_over(self, group: _Group) -> None:
-        """The first who waits leads, and is told; unless somebody has found this group over, and leads already."""
+        """The first that waits leads, and is woken; unless another has found this group over, and leads already."""
         with self.lock:
             if self.leader is not group:
                 return
@@ -182,7 +181,7 @@ class KeyedThreads:
             return
         except CounterError as error:
             failure = error
-        except Exception as error:  # a fault of ours, or of a client: who waits must be told too
+        except Exception as error:  # a fault of ours, or of a client: callers wait for it too
             failure = error
         self._fail(groups, failure)
 

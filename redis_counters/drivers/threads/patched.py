@@ -1,6 +1,6 @@
 """Where `threading` is not what it was: gevent and eventlet put greenlets in the place of threads, often late.
 
-Who waits on a lock that was made before would keep the whole thread of the operating system waiting, with all greenlets
+Waiting on a lock that was made before would keep the whole thread of the operating system waiting, with all greenlets
 in it, also that which would release it. So a client remembers what its locks are made of, and makes them anew where
 `threading` makes others now: in a worker of gunicorn, say, that patches after the application was imported.
 

@@ -56,9 +56,9 @@ class Reading(Flusher):
     def wait_to_claim(
         self, names: Collection[bytes], max_age: float | None, lease: FetchLease, deadline: Deadline
     ) -> FetchPlan:
-        """Return a claim as soon as nobody else fetches what it lacks. Raises what the fetch did.
+        """Return a plan as soon as no other thread fetches what it lacks. Raises what the fetch did.
 
-        Where this thread itself is the one that fetches, it would wait for ever: the claim is still ``busy`` then.
+        Where this thread itself is the one that fetches, it would wait for ever: the plan is still ``busy`` then.
         """
         reads, since, bell = self.core.reads, self.core.clock(), AutoResetEvent()
         try:

@@ -24,10 +24,10 @@ def taken_away(runner: ThreadRunner, name: bytes, *, delete: bool) -> int:
     try:
         return _taken_away(runner, name, taken, deadline, delete=delete)
     except CounterError as error:
-        told = with_taken(error, name, taken)
-        if told is error:
+        ours = with_taken(error, name, taken)
+        if ours is error:
             raise
-        raise told from error
+        raise ours from error
 
 
 def _taken_away(runner: ThreadRunner, name: bytes, taken: Taken, deadline: Deadline, *, delete: bool) -> int:

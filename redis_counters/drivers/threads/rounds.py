@@ -1,4 +1,4 @@
-"""One round at a time on a connection of its own: flushing, or a step of the janitor; and what happened, told."""
+"""One round at a time on a connection of its own: flushing, or a step of the janitor."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Rounds(ClientState):
         self.recording = open_recording(core, self._make_recording)
 
     def _make_recording(self) -> Recording:
-        from redis_counters.drivers.threads.recording import Recording  # with sqlite3, which nobody else needs
+        from redis_counters.drivers.threads.recording import Recording  # with sqlite3, which only journals need
 
         return Recording(self.core, self.lock)
 
@@ -49,8 +49,8 @@ class Rounds(ClientState):
         self.made_of = threading.Lock  # all that is made here
         self.lock = threading.RLock()
         self.closing = threading.RLock()  # one close() at a time
-        self.readers: list[AutoResetEvent] = []  # who waits until somebody's fetch is over
-        self.urgent = AutoResetEvent()  # somebody waits for a flush
+        self.readers: list[AutoResetEvent] = []  # wait until another thread's fetch is over
+        self.urgent = AutoResetEvent()  # a caller waits for a flush
         self.ended = AutoResetEvent()  # the client was closed
         self.rounding = threading.Lock()  # one round at a time,
         self.rounder: threading.Thread | None = None  # by this thread,
@@ -60,12 +60,12 @@ class Rounds(ClientState):
         self.rounds = 0
         self.waiters: list[tuple[Callable[[], bool], AutoResetEvent]] = []  # what callers wait for
         self.refusal: Refused | None = None  # what the last round as a whole was refused for
-        self.expecting = 0.0  # somebody asked: until then something may come
+        self.expecting = 0.0  # the flusher was asked: until then something may come
         self.inline_flush_due, self.inline_backoff = 0.0, 0.0  # when a caller may flush, if no thread does
         self.in_child: Callable[[], object] | None = None
 
     def begin_here(self) -> None:
-        """Who asks for something does so as this process, with what `threading` has now. Before any lock is touched."""
+        """Be of this process, with what `threading` has now. To be called before any lock is touched."""
         fork_hooks.notice()
         if threading.Lock is not self.made_of:
             self._remake()

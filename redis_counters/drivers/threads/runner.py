@@ -65,7 +65,7 @@ class ThreadRunner(Reading):
         remake(self)
 
     def drop(self) -> bool:
-        """Nobody can count any more: what is left gets across, then the client ends. False if there is nothing to end.
+        """Nothing can count any more: what is pending is sent, then the client ends. False if there is nothing to end.
 
         The garbage collector calls this: see `finalizer`.
         """
@@ -94,7 +94,7 @@ class ThreadRunner(Reading):
                     threading.Thread(target=self._close_dropped, name="redis-counters-closing", daemon=True).start()
 
     def _forget(self) -> None:
-        """Nobody tells it of forks and of the end of the process any more."""
+        """Forget the hooks of forks and of the end of the process."""
         fork_hooks.forget(self)
         atexit.unregister(self._deliver)
         atexit_hooks.forget(self)
@@ -123,10 +123,10 @@ class ThreadRunner(Reading):
         try:
             self.work_until(
                 lambda: writer.closed or ((goal is None or goal.reached()) and writer.accumulator.accepted > accepted),
-                monotonic() + atexit_hooks.rest() / 2,  # the other half is for closing, when nobody counts any more
+                monotonic() + atexit_hooks.rest() / 2,  # the other half is for closing, when nothing counts any more
             )
         except CounterError:
-            pass  # whoever closes is told
+            pass  # close() raises it
         finally:
             with self.lock:
                 writer.closing = self.refusing
@@ -140,7 +140,7 @@ class ThreadRunner(Reading):
     def wake(self, name: Name, amount: int) -> bool:
         """A flush will follow within the interval. True if the amount has been counted here, with no room to spare.
 
-        Called only when nobody has asked since the buffer was emptied, in this process: so it costs the usual
+        Called only for the first increment since the buffer was emptied, in this process: so it costs the usual
         increment nothing, sees the first one in the child of a fork, and every one when the buffer is full.
         """
         self.begin_here()
@@ -154,7 +154,7 @@ class ThreadRunner(Reading):
         if not self.background.ask():
             if self.core.writer.full and self._squeeze(name, amount):
                 return True
-            # Taken in here and now: a buffer that nobody empties would grow, and never be found empty again.
+            # Taken in here and now: a buffer that is not emptied would grow, and never be found empty again.
             with self.lock:
                 self.core.count(name, amount)
                 self.core.writer.absorb()
@@ -181,8 +181,8 @@ class ThreadRunner(Reading):
     def close(self, timeout: float) -> None:
         self.begin_here()
         if self.rounder is threading.current_thread() and self.refusing:
-            return  # an observer, told by the flusher that another thread's close() waits for
-        with self.closing:  # who comes second waits for the first; a handler of signals comes through
+            return  # an observer, called by the flusher that another thread's close() waits for
+        with self.closing:  # a second call waits for the first; a handler of signals comes through
             if not self.over:
                 self._close(timeout)
 
@@ -192,7 +192,7 @@ class ThreadRunner(Reading):
         if not self.stopped:
             try:
                 with self.lock:
-                    self.refusing = True  # first: whoever counts from now on is told, and whoever just did is drained
+                    self.refusing = True  # first: what counts from now on is refused, and what just did is drained
                     self.core.begin_close()
                 deadline = monotonic() + timeout
                 self.work_until(lambda: writer.closed and self.core.orphans_over, deadline)
@@ -243,7 +243,7 @@ class ThreadRunner(Reading):
         """Wait for the thread to get there; without a thread that makes progress, do it here."""
         self._be_closed_in_child()
         with self.lock:
-            if done():  # for who has counted nothing no thread is started
+            if done():  # where nothing was counted no thread is started
                 return
         background, bell = self.background, AutoResetEvent()
         if not background.start():
