@@ -16,9 +16,9 @@ from redis_counters.drivers.tasks.steps import work_through
 from redis_counters.drivers.transport import AwaitedLane, AwaitedTransport
 from redis_counters.errors import Refused, UsageError
 from redis_counters.protocol.core import Core
+from redis_counters.protocol.flush.round import SendStep, Steps
 from redis_counters.protocol.wire.answers import all_answered
 from redis_counters.protocol.wire.commands import Command
-from redis_counters.protocol.flush.round import SendStep, Steps
 
 if TYPE_CHECKING:
     from redis_counters.drivers.tasks.keyed import KeyedTasks

@@ -16,10 +16,9 @@ from redis_counters.drivers.threads.steps import work_through
 from redis_counters.drivers.transport import Lane, Meanwhile, Transport
 from redis_counters.errors import Refused, Unavailable
 from redis_counters.protocol.core import Core
-from redis_counters.protocol.flush.round import RecordStep, SendStep, Steps
+from redis_counters.protocol.flush.round import SendStep, Steps
 from redis_counters.protocol.wire.answers import all_answered
 from redis_counters.protocol.wire.commands import Command
-from redis_counters.protocol.flush.round import SendStep, Steps
 
 if TYPE_CHECKING:
     from redis_counters.drivers.threads.keyed import KeyedThreads
