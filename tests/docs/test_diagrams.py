@@ -7,7 +7,8 @@ import re
 import pytest
 
 from redis_counters.protocol.wire.commands import CONTRACTS
-from tests.docs.pages import PAGES, ROOT, blocks
+from redis_counters.protocol.write.states import Doubt
+from tests.docs.pages import PAGES, ROOT, blocks, section
 
 DESIGN = ROOT / "docs" / "design.md"
 PICTURES = [
@@ -25,6 +26,12 @@ def test_the_design_is_short() -> None:
     text = DESIGN.read_text()
     assert len(text.split()) < 5000
     assert text.count("```mermaid\n") >= 5
+
+
+def test_the_design_has_every_doubt() -> None:
+    """Those of the table of states, by their names in the code."""
+    text = section(DESIGN.read_text(), "The actor's doubts")
+    assert {doubt.name for doubt in Doubt} <= set(re.findall(r"`(\w+)`", text))
 
 
 @pytest.mark.parametrize("picture", PICTURES)
