@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from redis_counters import Counters, Unavailable
-from redis_counters.drivers import lua_files
 from redis_counters.protocol.keyed.key_shards import refused
+from redis_counters.protocol.wire import scripts
 from redis_counters.protocol.wire.commands import ErrorReply, Script
 from tests.cluster.support import KEYS, NAMES, held_up, writing
 from tests.faces.either import FACES, Either
@@ -176,7 +176,7 @@ def test_what_is_emptied_on_its_way_may_be_called_again(private_cluster: Cluster
     source = private_cluster.node_of(shard)
     Moving(private_cluster, slot_of(shard), next(node for node in private_cluster.primaries() if node is not source))
     keys = (KEYS.registries[bucket], KEYS.index(bucket), shard, users, shard, users)
-    text = lua_files.text(Script.LIKES_APPLY)
+    text = scripts.text(Script.LIKES_APPLY)
     word, changed, told = source.ask("EVAL", text, len(keys), *keys, "", "-", "ann", "+", "bob")
     assert (word, changed) == (b"OK", b"1")
     error = refused(b"post", ErrorReply(told[1:].decode()), Script.LIKES_APPLY)

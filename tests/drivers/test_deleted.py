@@ -217,7 +217,7 @@ def test_an_actor_folded_by_somebody_else_goes_on_as_another(any_server: RealSer
 
 def _folder(server: RealServer) -> Any:
     """Return a janitor: it closes and folds, by the library's own script, every open actor in a counter's shard 0."""
-    from redis_counters.drivers import lua_files
+    from redis_counters.protocol.wire import scripts
     from redis_counters.protocol.wire.commands import Script
 
     client: Any = server.client()
@@ -229,7 +229,7 @@ def _folder(server: RealServer) -> Any:
         for actor, record in registries(server)[registry].items():
             if record.startswith(b"o "):
                 client.hset(registry, actor, b"c" + record[1:])
-                reply = client.eval(lua_files.text(Script.SLOTS_FOLD), 2, registry, key, actor, 0)
+                reply = client.eval(scripts.text(Script.SLOTS_FOLD), 2, registry, key, actor, 0)
                 assert reply[0] == b"OK"
                 folded += 1
         return folded

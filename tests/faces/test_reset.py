@@ -25,7 +25,8 @@ from redis_counters import (
     UsageError,
     WrongType,
 )
-from redis_counters.drivers import deadline, lua_files
+from redis_counters.drivers import deadline
+from redis_counters.protocol.wire import scripts
 from redis_counters.protocol.wire.commands import Script
 from redis_counters.protocol.wire.keys import KeySpace
 from redis_counters.testing import LossyLink
@@ -483,7 +484,7 @@ def test_a_counter_that_was_given_fewer_shards(any_server: RealServer, way: str)
     client.hset(free, mapping={"d": "gen.9", "+": 10})
 
     def call(script: Script, all_keys: list[bytes], *args: Any) -> Any:
-        return client.eval(lua_files.text(script).decode(), len(all_keys), *all_keys, *args)
+        return client.eval(scripts.text(script).decode(), len(all_keys), *all_keys, *args)
 
     bucket0, key0 = keys.shard_key(b"x", 0)
     registry0 = keys.registries[bucket0]
@@ -544,7 +545,7 @@ def test_a_narrowing_that_has_begun_is_void(any_server: RealServer, way: str) ->
     client: Any = any_server.client()
 
     def call(script: Script, all_keys: list[bytes], *args: Any) -> Any:
-        return client.eval(lua_files.text(script).decode(), len(all_keys), *all_keys, *args)
+        return client.eval(scripts.text(script).decode(), len(all_keys), *all_keys, *args)
 
     registry0, (key0, key1) = keys.registries[keys.bucket(b"x", 0)], (keys.shard_key(b"x", n)[1] for n in (0, 1))
     with Counters(client) as counters:

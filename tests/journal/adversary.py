@@ -15,9 +15,9 @@ from typing import Any
 import redis
 
 from redis_counters.crdt.slotmap import parse
-from redis_counters.drivers.lua_files import text
 from redis_counters.protocol.wire.commands import Command, ErrorReply, Script
 from redis_counters.protocol.wire.keys import KeySpace
+from redis_counters.protocol.wire.scripts import text
 from redis_counters.protocol.wire.settings import make_settings
 from redis_counters.protocol.write.buffer import Buffer
 from redis_counters.protocol.write.states import Phase

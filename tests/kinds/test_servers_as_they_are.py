@@ -13,7 +13,7 @@ from redis.crc import key_slot
 
 import redis_counters
 from redis_counters import Counters
-from redis_counters.drivers import lua_files
+from redis_counters.protocol.wire import scripts
 from redis_counters.protocol.wire.commands import Script
 from tests.faces.either import FACES, Either, truth
 from tests.lua.calls import Bucket
@@ -95,7 +95,7 @@ def test_no_script_touches_a_key_that_is_not_declared(any_server: RealServer, fa
     """Every command inside of a script has its key among the script's; and where it writes these share a hash slot."""
     client: Any = any_server.client()
     for script in Script:
-        client.script_load(lua_files.text(script))
+        client.script_load(scripts.text(script))
     seen = 0
 
     async def main() -> None:
@@ -106,7 +106,7 @@ def test_no_script_touches_a_key_that_is_not_declared(any_server: RealServer, fa
     with Overheard(any_server) as overheard:
         asyncio.run(main())
     for sha, keys, inside in overheard.scripts():
-        if sha != lua_files.digest(Script.SLOTS_READ).decode():  # on one server a page is one call
+        if sha != scripts.digest(Script.SLOTS_READ).decode():  # on one server a page is one call
             assert len({key_slot(key.encode()) for key in keys}) == 1, keys
         for line in inside:
             if line.name not in KEYLESS:
@@ -124,7 +124,7 @@ def test_none_does_whatever_it_answers(any_server: RealServer) -> None:
         client: Any = any_server.client()
         client.flushall()
         for each in Script:
-            client.script_load(lua_files.text(each))
+            client.script_load(scripts.text(each))
         with Overheard(any_server) as overheard:
             scenario(Bucket(any_server.client()))
         for sha, keys, inside in overheard.scripts():
@@ -133,7 +133,7 @@ def test_none_does_whatever_it_answers(any_server: RealServer) -> None:
                     touched = line.words[1:] if line.name in ALL_ARGUMENTS else line.words[1:2]
                     assert set(touched) <= set(keys), (script, word, line.words)
             seen.add(sha)
-    digests = {lua_files.digest(script).decode() for script in Script if any(s is script for s, _ in SCENARIOS)}
+    digests = {scripts.digest(script).decode() for script in Script if any(s is script for s, _ in SCENARIOS)}
     assert digests <= seen
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import redis
 
 from redis_counters.crdt.slotmap import SlotMap, parse
-from redis_counters.drivers import lua_files
+from redis_counters.protocol.wire import scripts
 from redis_counters.protocol.wire.commands import CONTRACTS, Argument, Script
 from tests.lua.headers import header
 
@@ -55,11 +55,11 @@ class Bucket:
         contract, head = CONTRACTS[script], header(script)
         assert len(keys) == len(contract.keys) or (contract.more_keys and len(keys) > len(contract.keys))
         assert len(args) == len(contract.args) or (contract.more_args and len(args) > len(contract.args))
-        sha = lua_files.digest(script)
+        sha = scripts.digest(script)
         try:
             raw = self.ask("EVALSHA", sha, len(keys), *keys, *args)
         except redis.exceptions.NoScriptError:
-            raw = self.ask("EVAL", lua_files.text(script), len(keys), *keys, *args)
+            raw = self.ask("EVAL", scripts.text(script), len(keys), *keys, *args)
         assert isinstance(raw, list)
         if not contract.replies:
             return tuple(raw)

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
-from redis_counters.drivers import lua_files
+from redis_counters.protocol.wire import scripts
 from redis_counters.protocol.wire.commands import Script
 
 _BLOCK = re.compile(r"--\[\[\n(.*?)\n\]\]\n", re.DOTALL)
@@ -47,7 +47,7 @@ class Header:
 @cache
 def header(script: Script) -> Header:
     """Return the script's header. Raises: ValueError for a header that is not in form."""
-    return parse(lua_files.text(script).decode())
+    return parse(scripts.text(script).decode())
 
 
 def parse(text: str) -> Header:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from redis_counters.drivers import lua_files
+from redis_counters.protocol.wire import scripts
 from redis_counters.protocol.wire.commands import Script
 from tests.lua.calls import INDEX, REGISTRY, Bucket, key
 from tests.lua.regions import MARKS, OTHER, PEER, changes, join, merge, merged_key, stamps, told
@@ -305,5 +305,5 @@ def test_bad_arguments_write_nothing(bucket: Bucket, arguments: list[str]) -> No
     before = bucket.everything()
     keys = [REGISTRY, MARKS, merged_key(), INDEX]
     with pytest.raises(redis.ResponseError, match="BADARG changes_list"):
-        bucket.ask("EVAL", lua_files.text(Script.CHANGES_LIST), len(keys), *keys, *arguments)
+        bucket.ask("EVAL", scripts.text(Script.CHANGES_LIST), len(keys), *keys, *arguments)
     assert bucket.everything() == before

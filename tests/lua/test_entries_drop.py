@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from redis_counters.crdt.sum_fields import sum_fields
-from redis_counters.drivers import lua_files
+from redis_counters.protocol.wire import scripts
 from redis_counters.protocol.wire.commands import Script
 from tests.lua.calls import INDEX, REGISTRY, Answer, Bucket, key
 from tests.lua.regions import MARKS, OTHER, PEER, digest, drop, join, merge, merged_key, note, repair, told
@@ -225,5 +225,5 @@ def test_a_key_of_another_type_in_their_place_is_told(bucket: Bucket, which: byt
 def test_bad_arguments_write_nothing(bucket: Bucket, arguments: list[str]) -> None:
     keys = [REGISTRY, MARKS, INDEX, A]
     with pytest.raises(redis.ResponseError, match="BADARG entries_drop"):
-        bucket.ask("EVAL", lua_files.text(Script.ENTRIES_DROP), len(keys), *keys, *arguments)
+        bucket.ask("EVAL", scripts.text(Script.ENTRIES_DROP), len(keys), *keys, *arguments)
     assert bucket.everything() == {}

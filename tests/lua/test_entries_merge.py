@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from redis_counters.crdt.regional import RegionalShard, parse_fields, parse_text
 from redis_counters.crdt.sum_fields import sum_fields
-from redis_counters.drivers import lua_files
+from redis_counters.protocol.wire import scripts
 from redis_counters.protocol.wire.commands import Script
 from tests.crdt.test_regional import texts
 from tests.lua import keyed, regions
@@ -320,7 +320,7 @@ def test_what_is_no_text_writes_nothing(bucket: Bucket, text: bytes) -> None:
 def test_bad_arguments_write_nothing(bucket: Bucket, arguments: list[str]) -> None:
     keys = [REGISTRY, MARKS, INDEX, merged_key(PEER), A]
     with pytest.raises(redis.ResponseError, match="BADARG entries_merge"):
-        bucket.ask("EVAL", lua_files.text(Script.ENTRIES_MERGE), len(keys), *keys, *arguments)
+        bucket.ask("EVAL", scripts.text(Script.ENTRIES_MERGE), len(keys), *keys, *arguments)
     assert bucket.everything() == {}
 
 

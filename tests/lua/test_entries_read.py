@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from redis_counters.crdt.regional import as_text, parse_fields, parse_text
 from redis_counters.crdt.slotmap import SlotMap, format_fields
-from redis_counters.drivers import lua_files
+from redis_counters.protocol.wire import scripts
 from redis_counters.protocol.wire.commands import Script
 from tests.crdt.test_regional import entries, own_dots, places
 from tests.crdt.test_slotmap import slot_maps
@@ -191,7 +191,7 @@ def test_reading_needs_no_memory_and_no_primary(bucket: Bucket) -> None:
 @pytest.mark.parametrize("arguments", [[], ["eu", ""], ["", "", "0"], ["eu", "", ""], ["eu", "", "0", ""]])
 def test_bad_arguments_are_told(bucket: Bucket, arguments: list[str]) -> None:
     with pytest.raises(redis.ResponseError, match="BADARG entries_read"):
-        bucket.ask("EVAL", lua_files.text(Script.ENTRIES_READ), 1, A, *arguments)
+        bucket.ask("EVAL", scripts.text(Script.ENTRIES_READ), 1, A, *arguments)
 
 
 # --- entries_digest ------------------------------------------------------------------------------------------------
@@ -254,4 +254,4 @@ def test_it_reaches_its_whole_range(bucket: Bucket) -> None:
 @pytest.mark.parametrize("arguments", [[], [""], ["eu", ""]])
 def test_bad_arguments_of_the_digest_are_told(bucket: Bucket, arguments: list[str]) -> None:
     with pytest.raises(redis.ResponseError, match="BADARG entries_digest"):
-        bucket.ask("EVAL", lua_files.text(Script.ENTRIES_DIGEST), 1, A, *arguments)
+        bucket.ask("EVAL", scripts.text(Script.ENTRIES_DIGEST), 1, A, *arguments)

@@ -7,7 +7,7 @@ import time
 import pytest
 import redis
 
-from redis_counters.drivers import lua_files
+from redis_counters.protocol.wire import scripts
 from redis_counters.protocol.wire.commands import Script
 from tests.lua.calls import Bucket
 from tests.lua.regions import MARKS, beat
@@ -67,7 +67,7 @@ def test_a_full_server_hears_it(bucket: Bucket) -> None:
 )
 def test_bad_arguments_write_nothing(bucket: Bucket, arguments: list[str]) -> None:
     with pytest.raises(redis.ResponseError, match="BADARG exchange_beat"):
-        bucket.ask("EVAL", lua_files.text(Script.EXCHANGE_BEAT), 1, MARKS, *arguments)
+        bucket.ask("EVAL", scripts.text(Script.EXCHANGE_BEAT), 1, MARKS, *arguments)
     assert bucket.fields(MARKS) == {}
 
 

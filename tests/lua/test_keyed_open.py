@@ -70,9 +70,9 @@ def test_bad_arguments_write_nothing(bucket: Bucket, arguments: list[str]) -> No
 
 
 def text() -> bytes:
-    from redis_counters.drivers import lua_files
+    from redis_counters.protocol.wire import scripts
 
-    return lua_files.text(Script.KEYED_OPEN)
+    return scripts.text(Script.KEYED_OPEN)
 
 
 def test_who_may_not_write_is_told(bucket: Bucket) -> None:

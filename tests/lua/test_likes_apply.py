@@ -7,7 +7,7 @@ import random
 import pytest
 import redis
 
-from redis_counters.drivers import lua_files
+from redis_counters.protocol.wire import scripts
 from redis_counters.protocol.wire.commands import Script
 from tests.lua import keyed
 from tests.lua.calls import GENERATION, HIGHEST, INDEX, REGISTRY, Bucket, key
@@ -132,5 +132,5 @@ def test_a_base_beyond_int64_goes_on_in_another_field(bucket: Bucket, sign: byte
 )
 def test_bad_arguments_write_nothing(bucket: Bucket, keys: int, arguments: list[str]) -> None:
     with pytest.raises(redis.ResponseError, match="BADARG likes_apply"):
-        bucket.ask("EVAL", lua_files.text(Script.LIKES_APPLY), keys, *[REGISTRY, INDEX, A, USERS[A]][:keys], *arguments)
+        bucket.ask("EVAL", scripts.text(Script.LIKES_APPLY), keys, *[REGISTRY, INDEX, A, USERS[A]][:keys], *arguments)
     assert bucket.everything() == {}

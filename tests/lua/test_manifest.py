@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from redis_counters import Counters
-from redis_counters.drivers import lua_files
+from redis_counters.protocol.wire import scripts
 from redis_counters.protocol.wire.acl import CALLS
 from redis_counters.protocol.wire.commands import CONTRACTS, Script
 from tests.lua import names, source
@@ -194,9 +194,9 @@ NUMBERS: dict[Script, dict[str, str]] = {
 
 def test_a_script_is_a_file() -> None:
     """Every member has its file, every file its member and its contract."""
-    files = {path.stem for path in lua_files.lua_folder().glob("*.lua")}
+    files = {path.stem for path in scripts.folder().glob("*.lua")}
     assert files == {script.value for script in Script} == {script.value for script in CONTRACTS}
-    assert {path.name for path in lua_files.lua_folder().iterdir()} == {f"{file}.lua" for file in files} | {"parts"}
+    assert {path.name for path in scripts.folder().iterdir()} == {f"{file}.lua" for file in files} | {"parts"}
 
 
 @every_script
@@ -310,7 +310,7 @@ def test_a_group_of_keys_of_one_sort_costs_one_command_each(bucket: Bucket, ther
 @every_script
 def test_texts_are_in_form(script: Script) -> None:
     """ASCII, lines of at most 120, a newline at the end, no tabs, no blanks at the end of a line."""
-    content = lua_files.text(script).decode("ascii")
+    content = scripts.text(script).decode("ascii")
     assert content.endswith("\n")
     assert not content.endswith("\n\n")
     assert "\t" not in content
@@ -382,10 +382,10 @@ def test_texts_never_contain_values(server: RealServer) -> None:
             counters.flush()
             counters.get_many([f"name {run} {i}" for i in range(20)], max_age=0)
         cached.append(int(client.info("memory")["number_of_cached_scripts"]))
-    known = client.script_exists(*(lua_files.digest(script).decode() for script in Script))
+    known = client.script_exists(*(scripts.digest(script).decode() for script in Script))
     assert cached == [sum(known)] * 3
     assert sum(known) >= 5
 
 
 def text(script: Script) -> str:
-    return lua_files.text(script).decode()
+    return scripts.text(script).decode()

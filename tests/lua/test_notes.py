@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import redis
 
-from redis_counters.drivers import lua_files
 from redis_counters.protocol.exchange.change_index import names_in
+from redis_counters.protocol.wire import scripts
 from redis_counters.protocol.wire.commands import Script
 from tests.lua import keyed
 from tests.lua.calls import INDEX, REGISTRY, Bucket, key
@@ -382,5 +382,5 @@ def test_bad_arguments_write_nothing(bucket: Bucket, arguments: list[str]) -> No
     note(bucket, *NAMES)
     before = bucket.everything()
     with pytest.raises(redis.ResponseError, match="BADARG notes_enter"):
-        bucket.ask("EVAL", lua_files.text(Script.NOTES_ENTER), 2, REGISTRY, INDEX, *arguments)
+        bucket.ask("EVAL", scripts.text(Script.NOTES_ENTER), 2, REGISTRY, INDEX, *arguments)
     assert bucket.everything() == before

@@ -7,7 +7,7 @@ import random
 import pytest
 import redis
 
-from redis_counters.drivers import lua_files
+from redis_counters.protocol.wire import scripts
 from redis_counters.protocol.wire.commands import Script
 from tests.lua import keyed
 from tests.lua.calls import GENERATION, HIGHEST, INDEX, REGISTRY, Bucket, key
@@ -190,7 +190,7 @@ def test_a_base_beyond_int64_goes_on_in_another_field(bucket: Bucket) -> None:
 def test_bad_arguments_write_nothing(bucket: Bucket, arguments: list[str]) -> None:
     keys = [REGISTRY, INDEX, *(keyed.slice_key(n) for n in range(4)), A]
     with pytest.raises(redis.ResponseError, match="BADARG once_apply"):
-        bucket.ask("EVAL", lua_files.text(Script.ONCE_APPLY), len(keys), *keys, *arguments)
+        bucket.ask("EVAL", scripts.text(Script.ONCE_APPLY), len(keys), *keys, *arguments)
     assert bucket.everything() == {}
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from redis_counters.drivers import lua_files
+from redis_counters.protocol.wire import scripts
 from redis_counters.protocol.wire.commands import Script
 from tests.lua import names, source
 
-FOLDER = lua_files.lua_folder()
+FOLDER = scripts.folder()
 PARTS = sorted(path.stem for path in (FOLDER / "parts").iterdir())
 _INCLUDE = re.compile(r"^-- include parts/(\w+)\.lua\n", re.MULTILINE)
 LONGEST = 5  # lines of code that two files may share: what is longer is a part
@@ -77,7 +77,7 @@ def test_a_part_is_of_several_files(part: str) -> None:
     code = _INCLUDE.sub("", part_text(part))
     for script in Script:
         expected = part in included(files()[f"{script.value}.lua"])
-        assert lua_files.text(script).decode().count(code) == expected
+        assert scripts.text(script).decode().count(code) == expected
 
 
 @every_file
@@ -114,7 +114,7 @@ def test_a_free_name_is_seen(file: str) -> None:
 @pytest.mark.parametrize("script", Script)
 def test_every_include_is_a_part(script: Script) -> None:
     assert included(files()[f"{script.value}.lua"]) <= set(PARTS)
-    assert "include" not in re.sub(r"--\[\[.*?\]\]", "", lua_files.text(script).decode(), flags=re.DOTALL)
+    assert "include" not in re.sub(r"--\[\[.*?\]\]", "", scripts.text(script).decode(), flags=re.DOTALL)
 
 
 def test_parts_are_no_folder_within_folders() -> None:
@@ -124,4 +124,4 @@ def test_parts_are_no_folder_within_folders() -> None:
 @pytest.mark.parametrize("script", Script)
 def test_a_number_is_checked_in_one_way(script: Script) -> None:
     """What becomes a Lua number out of an argument is `whole`."""
-    assert not re.search(r"tonumber\(ARGV", source.code(lua_files.text(script).decode()))
+    assert not re.search(r"tonumber\(ARGV", source.code(scripts.text(script).decode()))

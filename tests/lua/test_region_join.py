@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 
-from redis_counters.drivers import lua_files
+from redis_counters.protocol.wire import scripts
 from redis_counters.protocol.wire.commands import Script
 from tests.lua.calls import GENERATION, INDEX, LONG, META, REGISTRY, Bucket, key
 from tests.lua.regions import MARKS, changes, forget, join, members, set_marks, stamps, told
@@ -140,7 +140,7 @@ def test_members_are_recorded(bucket: Bucket) -> None:
 )  # fmt: skip
 def test_bad_arguments_write_nothing(bucket: Bucket, arguments: list[str]) -> None:
     with pytest.raises(redis.ResponseError, match="BADARG members_set"):
-        bucket.ask("EVAL", lua_files.text(Script.MEMBERS_SET), 1, META, *arguments)
+        bucket.ask("EVAL", scripts.text(Script.MEMBERS_SET), 1, META, *arguments)
     assert bucket.everything() == {}
 
 
@@ -153,7 +153,7 @@ def test_marks_are_as_told(bucket: Bucket) -> None:
     assert bucket.fields(MARKS) == {b"<us": b"evicted 0 0", b"j": b"1"}
     for arguments in ([], ["j"], ["j", "1", "w"]):
         with pytest.raises(redis.ResponseError, match="BADARG marks_set"):
-            bucket.ask("EVAL", lua_files.text(Script.MARKS_SET), 1, MARKS, *arguments)
+            bucket.ask("EVAL", scripts.text(Script.MARKS_SET), 1, MARKS, *arguments)
 
 
 def test_what_other_regions_told_is_forgotten_and_nothing_else(bucket: Bucket) -> None:

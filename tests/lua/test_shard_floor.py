@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from redis_counters.crdt.shard_copies import beyond
-from redis_counters.drivers import lua_files
+from redis_counters.protocol.wire import scripts
 from redis_counters.protocol.wire.commands import Script
 from tests.lua.calls import INDEX, REGISTRY, Answer, Bucket, key
 from tests.lua.regions import join, read, stamps
@@ -104,5 +104,5 @@ def test_who_may_not_write_is_told(bucket: Bucket) -> None:
 @pytest.mark.parametrize("arguments", [[], ["x", "1"], ["", "1", "1"], ["x", "01", "1"], ["x", "1", "-1"]])
 def test_bad_arguments_write_nothing(bucket: Bucket, arguments: list[str]) -> None:
     with pytest.raises(redis.ResponseError, match="BADARG shard_floor"):
-        bucket.ask("EVAL", lua_files.text(Script.SHARD_FLOOR), 3, REGISTRY, INDEX, SHARD, *arguments)
+        bucket.ask("EVAL", scripts.text(Script.SHARD_FLOOR), 3, REGISTRY, INDEX, SHARD, *arguments)
     assert bucket.everything() == {}

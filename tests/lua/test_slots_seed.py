@@ -9,8 +9,8 @@ import pytest
 import redis
 
 from redis_counters.crdt.slotmap import INT64_MAX, parse, sum_fields
-from redis_counters.drivers import lua_files
 from redis_counters.protocol.keyed.calls import seed_slot
+from redis_counters.protocol.wire import scripts
 from redis_counters.protocol.wire.commands import Script
 from redis_counters.protocol.wire.registry import is_actor
 from tests.lua import keyed
@@ -125,5 +125,5 @@ def test_who_may_not_write_is_told(bucket: Bucket) -> None:
 @pytest.mark.parametrize("arguments", [["gen00"], ["gen00", "s.x"], ["gen00", "s.x", "1.5"], ["gen00", "s.x", "01"]])
 def test_bad_arguments_write_nothing(bucket: Bucket, arguments: list[str]) -> None:
     with pytest.raises(redis.ResponseError, match="BADARG slots_seed"):
-        bucket.ask("EVAL", lua_files.text(Script.SLOTS_SEED), 3, REGISTRY, INDEX, A, *arguments)
+        bucket.ask("EVAL", scripts.text(Script.SLOTS_SEED), 3, REGISTRY, INDEX, A, *arguments)
     assert bucket.everything() == {}

@@ -20,7 +20,7 @@ import pytest
 from redis_counters import Counters, UsageError
 from redis_counters.crdt.regional import parse_text
 from redis_counters.crdt.slotmap import parse
-from redis_counters.drivers import lua_files
+from redis_counters.protocol.wire import scripts
 from redis_counters.protocol.wire.commands import Script
 from redis_counters.protocol.wire.keys import SCHEMA, KeySpace, meta_key
 from redis_counters.protocol.wire.marks import EVICTED
@@ -70,7 +70,7 @@ class Region:
         return Counters(client, namespace=namespace, region=namespace, buckets=1, flush_interval=60)
 
     def _call(self, script: Script, keys: list[bytes], *args: Any) -> Any:
-        return self.client.eval(lua_files.text(script).decode(), len(keys), *keys, *args)
+        return self.client.eval(scripts.text(script).decode(), len(keys), *keys, *args)
 
     def add(self, amount: int) -> None:
         self.counters.add(NAME, amount)

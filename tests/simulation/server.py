@@ -12,7 +12,7 @@ from typing import Any
 
 from lupa import lua51
 
-from redis_counters.drivers import lua_files
+from redis_counters.protocol.wire import scripts
 from redis_counters.protocol.wire.commands import Command, ErrorReply, Script
 from tests.simulation.hashes import Database, Failure
 
@@ -26,7 +26,7 @@ SMALL = {b"FEW, MOST = 50, 20000": b"FEW, MOST = 2, 4"}
 @functools.cache
 def script_texts() -> Mapping[Script, bytes]:
     """Return the scripts as they are in `lua/`, with smaller limits."""
-    texts = {script: lua_files.text(script) for script in Script}
+    texts = {script: scripts.text(script) for script in Script}
     for limits, smaller in SMALL.items():
         assert any(limits in text for text in texts.values())
         texts = {script: text.replace(limits, smaller) for script, text in texts.items()}

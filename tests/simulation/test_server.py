@@ -13,8 +13,8 @@ import fakeredis
 import pytest
 import redis
 
-from redis_counters.drivers import lua_files
 from redis_counters.drivers.redis_py.errors import error_reply
+from redis_counters.protocol.wire import scripts
 from redis_counters.protocol.wire.commands import Argument, Command, ErrorReply, Script
 from redis_counters.protocol.wire.keys import index_of
 from tests.servers import RealServer
@@ -33,7 +33,7 @@ VALUES = [*NUMBERS, b"", b"01", b"+1", b" 1", b"text", b"1.0"]
 
 def at_time(script: Script, now: int) -> bytes:
     """Return the script with the time written into it: a server of its own would tell another."""
-    text = lua_files.text(script)
+    text = scripts.text(script)
     for call in (b"redis.call('TIME')", b"call('TIME')"):
         text = text.replace(call, b"({'%d', '0'})" % now)
     assert b"TIME" not in text.split(b"]]", 1)[1]

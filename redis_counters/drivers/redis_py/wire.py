@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from redis_counters.drivers import lua_files
 from redis_counters.drivers.redis_py.clients import Client, Connection
+from redis_counters.protocol.wire import scripts
 from redis_counters.protocol.wire.commands import Command
 
 pack_command: Callable[..., bytes] | None
@@ -23,7 +23,7 @@ def words(command: Command, *, text: bool = False) -> list[Any]:
     """Return the command as Redis takes it: EVALSHA, or EVAL where the script's text has to go along."""
     if command.script is None:
         return [command.plain, *command.keys, *command.args]
-    call = [b"EVAL", lua_files.text(command.script)] if text else [b"EVALSHA", lua_files.digest(command.script)]
+    call = [b"EVAL", scripts.text(command.script)] if text else [b"EVALSHA", scripts.digest(command.script)]
     return [*call, len(command.keys), *command.keys, *command.args]
 
 

@@ -1,7 +1,7 @@
 """Requests to Redis: the manifest of the scripts, and a command as a value.
 
 The manifest is the typed twin of the headers in ``lua/``; ``tests/lua/test_manifest.py`` compares the two, and both
-with what the scripts do. Script texts are read by ``drivers.lua_files``: nothing here touches a file.
+with what the scripts do. Their texts are read by `scripts`: nothing here touches a file.
 """
 
 from __future__ import annotations

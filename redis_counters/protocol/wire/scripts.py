@@ -9,11 +9,11 @@ from pathlib import Path
 
 from redis_counters.protocol.wire.commands import Script
 
-_PACKAGE = Path(__file__).resolve().parent.parent
+_PACKAGE = Path(__file__).resolve().parents[2]
 _INCLUDE = re.compile(rb"^-- include (parts/\w+\.lua)\n", re.MULTILINE)
 
 
-def lua_folder() -> Path:
+def folder() -> Path:
     """Return the folder of the scripts: inside the installed package, or beside it in a checkout."""
     installed = _PACKAGE / "lua"
     return installed if installed.is_dir() else _PACKAGE.parent / "lua"
@@ -35,7 +35,7 @@ def _with_parts(name: str, included: set[str]) -> bytes:
         included.add(name)
         return _with_parts(name, included)
 
-    return _INCLUDE.sub(part, (lua_folder() / name).read_bytes())
+    return _INCLUDE.sub(part, (folder() / name).read_bytes())
 
 
 @cache
