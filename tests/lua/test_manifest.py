@@ -9,7 +9,6 @@ import pytest
 
 from redis_counters import Counters
 from redis_counters.protocol.wire import scripts
-from redis_counters.protocol.wire.acl import CALLS
 from redis_counters.protocol.wire.commands import CONTRACTS, Script
 from tests.lua import names, source
 from tests.lua.calls import HIGHEST, Answer, Bucket, key
@@ -347,7 +346,7 @@ def test_a_key_that_is_made_up_is_seen(line: str) -> None:
 def test_what_a_script_calls_is_known(script: Script) -> None:
     """Where a server denies a command and does not say which, it is found among these."""
     called = {arguments[0].strip("'") for arguments in source.calls(text(script), r"(?:redis\.)?p?call")}
-    assert called == set(CALLS[script])
+    assert called == set(scripts.calls(script))
 
 
 @every_script

@@ -9,106 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from redis_counters.protocol.wire.commands import Argument, Command, ErrorReply, Script
-
-_NOTING = ("ZADD", "ZMSCORE", "ZREM", "ZREVRANGEBYSCORE")  # shards are stamped or noted, and notes are entered
-
-CALLS: dict[Script, tuple[str, ...]] = {
-    Script.NAMESPACE_OPEN: ("HMGET", "HSET"),
-    Script.ACTOR_OPEN: ("HGET", "HMGET", "HSET", "TIME", "ZADD"),
-    Script.ACTOR_CLOSE: ("HDEL", "HGET", "HSET", "TIME"),
-    Script.SLOTS_MERGE: (
-        "EXISTS",
-        "GET",
-        "HGET",
-        "HMGET",
-        "HSET",
-        "HSETNX",
-        "PEXPIREAT",
-        "PTTL",
-        "TIME",
-        "TYPE",
-        *_NOTING,
-        "ZSCORE",
-    ),
-    Script.SLOTS_FOLD: ("GET", "HDEL", "HGET", "HINCRBY", "HMGET", "HSET", "TIME"),
-    Script.SLOTS_READ: ("GET", "HGETALL"),
-    Script.ACTORS_REAP: ("HDEL", "HGET", "HSET", "TIME"),
-    Script.ACTORS_CLEAN: ("HDEL", "HGET", "HMGET", "HSET", "TIME"),
-    Script.JANITOR_LEASE: ("HDEL", "HMGET", "HSET", "TIME"),
-    Script.KEYED_OPEN: ("HGET", "HMGET", "HSET", "TIME", *_NOTING, "ZSCORE"),
-    Script.ONCE_APPLY: (
-        "EXISTS",
-        "HGET",
-        "HINCRBY",
-        "HMGET",
-        "HSET",
-        "HSETNX",
-        "PEXPIREAT",
-        "TIME",
-        *_NOTING,
-        "ZSCORE",
-    ),
-    Script.LIKES_APPLY: (
-        "HGET",
-        "HINCRBY",
-        "HMGET",
-        "HSET",
-        "HSETNX",
-        "SADD",
-        "SISMEMBER",
-        "SREM",
-        "TIME",
-        *_NOTING,
-        "ZSCORE",
-    ),
-    Script.SLOTS_SEED: ("HDEL", "HGET", "HINCRBY", "HMGET", "HSET", "HSETNX", "TIME", *_NOTING, "ZSCORE"),
-    Script.SHARDS_WIDEN: ("HGET", "HMGET", "HSET", "TIME", *_NOTING, "ZSCORE"),
-    Script.NARROW_OPEN: ("HMGET", "HSET", "PTTL"),
-    Script.SHARD_SEAL: ("GET", "HGETALL", "PTTL", "SET", "TIME", "TYPE"),
-    Script.SHARD_UNSEAL: ("GET", "HSET", "PEXPIREAT", "TYPE"),
-    Script.NARROW_APPLY: ("HGET", "HSET"),
-    Script.SHARD_RESET: (
-        "GET",
-        "HDEL",
-        "HGET",
-        "HGETALL",
-        "HINCRBY",
-        "HMGET",
-        "HSET",
-        "PEXPIREAT",
-        "SET",
-        "TIME",
-        "TYPE",
-        *_NOTING,
-        "ZSCORE",
-    ),
-    Script.SHARD_FLOOR: ("GET", "HGET", "HINCRBY", "HMGET", "HSET", "SET", "TIME", "TYPE", *_NOTING, "ZSCORE"),
-    Script.SHARD_RENEW: ("GET", "HDEL", "HGET", "HGETALL", "HINCRBY", "HSET", "TIME", "TYPE", *_NOTING, "ZSCORE"),
-    Script.CHANGES_LIST: ("HDEL", "HGET", "HKEYS", "HMGET", "HSET", "INFO", *_NOTING, "ZRANGEBYSCORE"),
-    Script.NOTES_ENTER: ("HGET", "HSET", *_NOTING),
-    Script.DOTS_SETTLE: ("HGET", "HINCRBY", "HSET", "TIME", "ZADD", "ZREM", "ZSCORE"),
-    Script.ENTRIES_READ: ("GET", "HGETALL", "PEXPIRETIME", "PTTL", "TIME", "ZRANGEBYSCORE"),
-    Script.ENTRIES_MERGE: (
-        "HGET",
-        "HGETALL",
-        "HMGET",
-        "HSET",
-        "PEXPIREAT",
-        "PTTL",
-        "TIME",
-        *_NOTING,
-        "ZRANGEBYSCORE",
-        "ZSCORE",
-    ),
-    Script.ENTRIES_DIGEST: ("GET", "HGETALL"),
-    Script.ENTRIES_DROP: ("HDEL", "HGET", "HGETALL", "HINCRBY", "HKEYS", "HMGET", "HSET", "INFO", *_NOTING),
-    Script.REGION_JOIN: ("HGET", "HMGET", "HSET", *_NOTING, "ZREVRANGE"),
-    Script.MEMBERS_SET: ("HMGET", "HSET"),
-    Script.MARKS_SET: ("HSET",),
-    Script.EXCHANGE_BEAT: ("HDEL", "HKEYS", "HMGET", "HSET", "TIME"),
-    Script.ENTRIES_FORGET: ("HDEL", "HKEYS"),
-}
-"""What a script calls; a test compares this with its text."""
+from redis_counters.protocol.wire.scripts import calls
 
 KEYLESS = ("TIME", "INFO")
 
@@ -177,7 +78,7 @@ def trials(commands: Iterable[Command]) -> list[Command]:
     found: dict[str, Command] = {}
     for command in commands:
         assert command.script is not None
-        for call in CALLS[command.script]:
+        for call in calls(command.script):
             keys = () if call in KEYLESS else command.keys[:1]
             found[call] = Command(None, keys, _TRIALS.get(call, ()), call.encode())
     return list(found.values())
@@ -213,7 +114,7 @@ def with_candidates(text: str, script: Script | None) -> str:
     """Return an error's text with all that the script calls, where nobody has found out which of it was denied."""
     if script is None or not is_unnamed(text):
         return text
-    return f"{text.partition(' script: ')[0]}; it calls {', '.join(CALLS[script])}"
+    return f"{text.partition(' script: ')[0]}; it calls {', '.join(calls(script))}"
 
 
 def _text(part: object) -> str:

@@ -1,4 +1,4 @@
-"""The texts and hashes of the scripts, read once from the files of ``lua/``."""
+"""The texts and hashes of the scripts, and the commands that they call, read once from the files of ``lua/``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from redis_counters.protocol.wire.commands import Script
 
 _PACKAGE = Path(__file__).resolve().parents[2]
+_CALL = re.compile(rb"\bp?call\('([A-Z]+)'")
 _INCLUDE = re.compile(rb"^-- include (parts/\w+\.lua)\n", re.MULTILINE)
 
 
@@ -42,3 +43,9 @@ def _with_parts(name: str, included: set[str]) -> bytes:
 def digest(script: Script) -> bytes:
     """Return the hash that EVALSHA calls the script by."""
     return sha1(text(script), usedforsecurity=False).hexdigest().encode()
+
+
+@cache
+def calls(script: Script) -> tuple[str, ...]:
+    """Return the names of the commands that a script calls, in their order."""
+    return tuple(sorted({name.decode() for name in _CALL.findall(text(script))}))
