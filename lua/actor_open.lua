@@ -19,8 +19,8 @@ ARGV   1 owner        token of this actor's owner, never used twice
        4 display      name for people
        5 delay        seconds after its closing in which an actor may be taken back: later it may have been folded
 REPLY  OPEN actor seq   registered, with the highest number recorded of it
-       FOLDED seq       its slots are in the base, or will be, as of that flush: it tells nothing any more
-       GONE             closed, folded and cleaned: nobody can tell any more how far it got
+       FOLDED seq       its slots are in the base, or will be, as of that flush: it sends nothing any more
+       GONE             closed, folded and cleaned: how far it got is not known any more
 ERROR  BADARG ...       nothing written
 COST   O(1); up to 5 commands, and one with a new registry; an actor that is open already is found without a write
 ]]
@@ -74,7 +74,7 @@ if not state then
   return register(want)
 end
 if state == 'c' then
-  -- Later than that it may have been folded, and its owner have told the rest elsewhere, before a fail-over took that
+  -- Later than that it may have been folded, and its owner have sent the rest elsewhere, before a fail-over took that
   -- back: late copies of this call and of flushes must not count the rest again.
   local now = call('TIME')[1]
   if tonumber(now) - seen > delay then return {'FOLDED', seq} end

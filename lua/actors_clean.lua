@@ -1,9 +1,9 @@
 --[[
-actors_clean: of these actors, the records that nobody needs any more are gone.
+actors_clean: of these actors, the records that are not needed any more are gone.
 
 These are actors of the registry's own generation that have been folded for long, and before the last complete walk over
 the bucket's counters began: so no counter has a slot of them. A record of an earlier generation stays: the registry
-could not tell later that it was cleaned, and its owner would be let to tell everything again.
+could not tell later that it was cleaned, and its owner could send everything again.
 
 KEYS   1 registry    hash
 ARGV   1 walked      the server's time when a walk began that is complete now; 0: no new one

@@ -6,7 +6,7 @@ Their owners may live: they are answered CLOSED, and open them again. A time of 
 KEYS   1 registry   hash
 ARGV   1 ttl        seconds since the last change of a record
        2.. actors
-REPLY  OK now [actor]...   the server's time in seconds, and who was closed by this call
+REPLY  OK now [actor]...   the server's time in seconds, and the actors that this call has closed
 ERROR  BADARG ...          nothing written
 COST   O(actors); up to 2 commands each
 ]]

@@ -2,9 +2,9 @@
 entries_drop: entries that count for nothing are gone from these shards, where all peers have heard of it.
 
 That is: the total of an entry is its floor, it is not of the live dot, nor of a region to be kept (evicted: it may come
-back with it); and every peer's receipt, of this very incarnation, covers the shard's last change, whoever made it.
+back with it); and every peer's receipt, of this very incarnation, covers the shard's last change, of any region.
 
-What a peer told before it had heard of it may be on its way still, and would bring back what is dropped: so with every
+What a peer sent before it had heard of it may be in flight still, and would bring back what is dropped: so with every
 drop all marks change (a number behind them), and entries_merge refuses what was asked for with another one. A peer that
 this bucket has no mark for could not be stopped like that: then nothing is dropped.
 

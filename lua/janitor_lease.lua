@@ -1,12 +1,12 @@
 --[[
-janitor_lease: of many clients, one in a period is told to keep house.
+janitor_lease: of many clients, one in a period does the housekeeping.
 
 It spares work and guards nothing: any number of janitors may work at the same time.
 
 KEYS   1 meta     hash
-ARGV   1 period   seconds since the last one was told so; 0: in any case
+ARGV   1 period   seconds since the last lease; 0: in any case
 REPLY  OK now      go on; the server's time in seconds
-       LATER now   nothing written: somebody did so lately
+       LATER now   nothing written: another client did so lately
        NONE        nothing written: the namespace has no record, so nothing was counted
 ERROR  BADARG ...  nothing written
 COST   O(1); up to 4 commands

@@ -1,5 +1,5 @@
 --[[
-likes_apply: each user is in the set of those who like, or is not, as told; who changed that has changed the base by 1.
+likes_apply: each user is in the set of likers, or is not, as asked; each change of the set changes the base by 1.
 
 A like that is new is 1 more in the base of +, one that is taken back is 1 more in the base of -. Set and base are
 changed in one step, so the value is the number of users.

@@ -2,9 +2,9 @@
 members_set: this deployment bears its name among the regions, for good, and these are its peers.
 
 Fields of meta: region, its name; id, drawn when it first joined, which binds the name to it; m:NAME, of every region
-that was told, itself too: its id, and "member" or "evicted".
+that is known, itself too: its id, and "member" or "evicted".
 
-A name that nobody has joined with may be replaced if it is the default, "main".
+A name that no region has joined with may be replaced if it is the default, "main".
 
 KEYS   1 meta         hash
 ARGV   1 region       the name

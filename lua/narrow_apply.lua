@@ -1,8 +1,8 @@
 --[[
 narrow_apply: a counter has fewer shards; what the others hold counts in shard 0, in one step, and is not read there.
 
-What a shard held is copied under its number and dot: a slot of nobody, which no fold touches. A reader counts of such a
-shard, if he reads it all the same, only what it holds beyond the copy: so its content counts once at any time.
+What a shard held is copied under its number and dot: a slot of no actor, which no fold touches. A reader that
+reads such a shard all the same counts only what it holds beyond the copy: so its content counts once at any time.
 
 KEYS   1 registry     hash
        2 shard        hash   shard 0 of the counter
@@ -10,7 +10,7 @@ ARGV   1 id           of the narrowing
        2 wanted       number of shards
        3.. values     of each sealed shard: copy, as slots are named after it; plus, minus
 REPLY  OK             done
-       VOID           nothing written: somebody has told of a number of shards since it began, or it was another; or the
+       VOID           nothing written: a number of shards was published since it began, or it was another; or the
                       namespace has joined other regions
 ERROR  BADARG ...     nothing written
 COST   O(shards); 1 command each

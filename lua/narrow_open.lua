@@ -1,9 +1,9 @@
 --[[
 narrow_open: a narrowing of a counter to fewer shards has begun; nothing that counts is changed.
 
-Fields of shard 0: z, the narrowing's id and number of shards, or "-". Whoever tells of a number of shards, also of one
-that is told already, makes it void: then somebody may count in the shards that are to go. o, the number of key shards,
-is settled too, for keys must not be spread over more shards later than are left.
+Fields of shard 0: z, the narrowing's id and number of shards, or "-". To publish a number of shards, also the same
+again, makes it void: then the shards that are to go may be counted in. o, the number of key shards, is settled too,
+for keys must not be spread over more shards later than are left.
 
 KEYS   1 registry     hash
        2 shard        hash   shard 0 of the counter

@@ -1,5 +1,5 @@
 --[[
-notes_enter: what is noted stands in the change index by name, so that whoever reads it finds it; the oldest first.
+notes_enter: what is noted stands in the change index by name, so that readers of the index find it; the oldest first.
 
 KEYS   1 registry    hash
        2 index       sorted set   what was changed here, and notes

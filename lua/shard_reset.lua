@@ -1,5 +1,5 @@
 --[[
-shard_reset: all that this shard counts was seen: under each entry lies a floor as high as its total. And nobody likes.
+shard_reset: all that this shard counts was seen: under each entry lies a floor as high as its total. No user likes it.
 
 Totals stay and go on growing: so a late copy of a flush changes nothing, what is counted at the same time survives, and
 two resets do not add up. With `delete` the key is gone, but for the numbers of shards, which must not be forgotten; in
@@ -82,7 +82,7 @@ local function new_dot()
   issued = issued + 1
   return (settled[1] or '0') .. '.' .. string.format('%.0f', issued)
 end
-local dot = other['d'] or (#fields > 0 and new_dot()) or '' -- (it has one, unless somebody else made the key)
+local dot = other['d'] or (#fields > 0 and new_dot()) or '' -- (it has one, unless the key was made by other means)
 entries['/' .. dot] = entries['/' .. dot] or {'0', '0', '0', '0'}
 local own = entries['/' .. dot]
 for n = 1, 2 do
@@ -153,6 +153,6 @@ if joined and seen then
   keep_moment(registry, version)
   call('ZADD', index, version, string.sub(key, #registry + 2))
 end
--- In any case, so that who asks whether it is durable (WAIT) asks on a connection that has written.
+-- In any case, so that the connection has written when it is asked whether that is durable (WAIT).
 if settled[1] then call('HSET', registry, 'n', string.format('%.0f', issued)) end
 return {'OK', table.concat(reply, ' ')}

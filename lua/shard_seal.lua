@@ -1,13 +1,13 @@
 --[[
-shard_seal: a shard that nobody counts in takes no counts any more; what it holds still counts.
+shard_seal: a shard that no actor counts in takes no counts any more; what it holds still counts.
 
-Its key is a text then, which every command on hashes refuses: `sealed id time dot plus minus`. So who counts in it is
-refused (SEALED, see slots_merge), and has to unseal it; readers get its content as before (slots_read).
+Its key is a text then, which every command on hashes refuses: `sealed id time dot plus minus`. So an actor that
+counts in it is refused (SEALED, see slots_merge), and has to unseal it; readers get its content as before (slots_read).
 
 KEYS   1 shard        hash
 ARGV   1 id           of the narrowing
 REPLY  OK now since dot plus minus   sealed with this id since then, by the server's clock; dot "-": nothing was there
-       BUSY slots     nothing written: somebody counts in it, or did and is not folded
+       BUSY slots     nothing written: an actor counts in it, or did and is not folded
        EXPIRES        nothing written: it expires
        ODD field      nothing written: it holds something that cannot be moved, or lacks its dot
 ERROR  BADARG ...     nothing written

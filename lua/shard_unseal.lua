@@ -1,7 +1,7 @@
 --[[
 shard_unseal: a shard that was sealed takes counts again, and holds what it held.
 
-To be asked for only by who has told shard 0 of a number of shards with this one among them, after he learnt the id.
+Only for a client that, after it has learnt the id, has published in shard 0 a number of shards that includes this one.
 
 KEYS   1 shard        hash
 ARGV   1 id           that it is sealed with, as the refusal told
@@ -17,8 +17,8 @@ if call('TYPE', key).ok ~= 'string' then return {'OTHER'} end
 local by, dot, plus, minus = string.match(call('GET', key), '^sealed (%S+) %d+ (%S+) (%d+) (%d+)$')
 if by ~= id then return {'OTHER'} end
 
--- The text is gone between two commands: whoever may not do the second, or a server that has no memory for it, must say
--- so before. (A time in the past deletes: DEL could not be tried by who looks for a missing right, see permissions.py.)
+-- The text is gone between two commands: a user who may not do the second, or a server without memory for it, must be
+-- seen before. (A time in the past deletes: DEL could not be tried in the search for a missing right, see wire/acl.py.)
 local trial = pcall('HSET', key, 'd', dot).err
 if not string.find(trial, '^WRONGTYPE') then call('HSET', key, 'd', dot) end
 call('PEXPIREAT', key, '1')

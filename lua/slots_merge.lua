@@ -1,5 +1,5 @@
 --[[
-slots_merge: one actor's slots in many counters of a bucket are the maximum of what was there and what is told.
+slots_merge: one actor's slots in many counters of a bucket are the maximum of what was there and what is sent.
 
 KEYS   1 registry    hash
        2 index       sorted set   what was changed here; touched only where changes are stamped
@@ -22,11 +22,11 @@ REPLY  OK seq [index error]...   applied; the items listed (from 1) were refused
        REGRESS seq               nothing written: not on top of `base`; acknowledged flushes were lost by a fail-over
        CLOSED seq                nothing written: the actor was closed
        UNKNOWN                   nothing written: no such actor, or its record is unreadable
-       MISSING index...          nothing written: these known items have no slot, somebody deleted it
+       MISSING index...          nothing written: these known items have no slot, it was deleted
        SEALED [index id]...      nothing written: these known or floored items are of shards sealed with that id
 ERROR  BADARG ...                nothing written
 COST   O(items); up to 4 commands each, mostly 1 or 2; of one that expires up to 3 more;
-       of a new shard, where changes are stamped, up to 2 more, but mostly none; where nobody has asked for
+       of a new shard, where changes are stamped, up to 2 more, but mostly none; where no peer has asked for
        changes for long, as many more names of earlier ones are entered in the index
 ]]
 -- include parts/calls.lua
@@ -74,7 +74,7 @@ local plus, minus = actor .. '+', actor .. '-'
 local reply = {'OK', seq}
 
 -- Of a counter that has expired nothing is written: a late flush must not make it anew. One that is there, and is to
--- expire later, has not: somebody has told a later time.
+-- expire later, has not: a later time was sent.
 local time = call('TIME')
 local now, expired = time[1], {}
 local now_ms = tonumber(now) * 1000 + math.floor(tonumber(time[2]) / 1000)
@@ -88,7 +88,7 @@ local first_known = counts[1] + counts[2] + 1
 local last_known = first_known + counts[3] + counts[4] - 1
 local olds, missing, sealed = {}, nil, nil
 
--- A shard whose counter was given fewer is a text: who counts in it has to tell shard 0 first, see shard_unseal.
+-- A shard whose counter was given fewer is a text: to count in it, a client first publishes in shard 0 (shard_unseal).
 local function look(i, err)
   if not string.find(err, '^WRONGTYPE') then return end
   local found = pcall('GET', KEYS[i + 2])

@@ -1,7 +1,7 @@
 --[[
-slots_seed: what each seed contributes to its counter is at least its total: the maximum of all that it was told.
+slots_seed: what each seed contributes to its counter is at least its total: the maximum of all that was sent.
 
-A seed is a slot of an actor that is none: its name has one dot, an actor's id has two. So nobody folds or cleans it.
+A seed is a slot of an actor that is none: its name has one dot, an actor's id has two. It is never folded nor cleaned.
 The first total, if negative, goes into the slot of -, and stays there; what is told later raises the slot of +.
 
 KEYS   1 registry     hash
