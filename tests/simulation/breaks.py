@@ -245,7 +245,7 @@ CLIENT = (  # one line each, to be read as a table
     Break("a journal's actors do not wait for shards", "journal.recovery:_gate", "if shard:", "if False:", "killed"),
     Break(
         "shards are used before they are published",
-        "write.shard_publication:ShardPublication.publish",
+        "write.shard_publication:ShardPublication.publish_or_wait",
         "table.gate(key)",
         "pass",
     ),
@@ -356,7 +356,7 @@ CLIENT = (  # one line each, to be read as a table
     ),
     Break(
         "a number of shards is not told",
-        "write.shard_publication:ShardPublication.tell",
+        "write.shard_publication:ShardPublication.publish",
         "table0.raise_to(key0, shards)",
         "pass",
     ),

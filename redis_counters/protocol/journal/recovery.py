@@ -38,7 +38,7 @@ class Orphan:
         return None if self.recorder is None else self.recorder.writer
 
     @property
-    def told(self) -> bool:
+    def sent(self) -> bool:
         """True if Redis has all of it, but for what it refuses; or if it cannot be sent."""
         writer = self.writer
         if writer is None:
@@ -166,5 +166,5 @@ def _gate(writer: Writer, actor: Actor) -> None:
             shard = shard_of(key)
             if shard:
                 del table.dirty[key]  # else it counts as let through
-                if not writer.router.publication.publish(name_of(key), shard + 1, actor.bucket, key):
+                if not writer.router.publication.publish_or_wait(name_of(key), shard + 1, actor.bucket, key):
                     table.dirty[key] = None

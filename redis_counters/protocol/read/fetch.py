@@ -196,7 +196,8 @@ class Reads(ReadCache):
                 records.folded[actor.owner] = actor.applied_as_of(record.seq)[0]
                 anew = True
             elif field is None and _is_cleaned(actor.id, generation, cleaned):
-                records.folded[actor.owner] = actor.told()  # how far it got is not known any more, so rather too little
+                # How far it got is not known any more, so rather too little.
+                records.folded[actor.owner] = actor.all_highest_sent()
                 anew = True
             elif base > 0 and (record is None or record.seq < base):
                 records.lost.add(actor.owner)

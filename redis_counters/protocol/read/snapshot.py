@@ -101,7 +101,7 @@ class Snapshot:
                     self.acknowledged = {**self.acknowledged, place: 0}
                     continue
                 else:
-                    doubtful = actor.told_of(table.kind, key) > had or (had > 0 and key not in table.absent)
+                    doubtful = actor.highest_sent(table.kind, key) > had or (had > 0 and key not in table.absent)
                 if doubtful and actor.owner not in records.lost and actor.owner not in records.folded:
                     slots = doubts.setdefault(actor.owner, (actor, []))[1]
                     if had:  # what Redis was told of since then may be there by now

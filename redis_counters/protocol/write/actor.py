@@ -364,16 +364,16 @@ class Actor:
             return True
         return key in table.dirty and key not in table.gated
 
-    def told_of(self, kind: SlotKind, key: bytes) -> int:
-        """Return the highest total that Redis may have been told of a slot."""
+    def highest_sent(self, kind: SlotKind, key: bytes) -> int:
+        """Return the highest total of a slot that was sent to Redis."""
         if self.state.healing:  # acknowledgements are forgotten, and what they were for may be there
             return self.tables[kind].total.get(key, 0)
         unanswered = 0 if self.unknown is None else self.unknown.totals[kind].get(key, 0)
         return max(unanswered, self.tables[kind].acknowledged.get(key, 0))
 
-    def told(self) -> Applied:
-        """Return, by kind, the highest totals that Redis may have been told of."""
-        plus, minus = ({key: self.told_of(t.kind, key) for key in t.total} for t in self.tables[:2])
+    def all_highest_sent(self) -> Applied:
+        """Return, by kind, the highest totals that were sent to Redis."""
+        plus, minus = ({key: self.highest_sent(t.kind, key) for key in t.total} for t in self.tables[:2])
         return plus, minus
 
     def _applied(self, kind: SlotKind) -> dict[bytes, int]:

@@ -63,6 +63,7 @@ class Outstanding:
                     shard = shard_of(key)
                     if publication is not None and shard and table.kind is not SlotKind.SHARDS:
                         name = name_of(key)
-                        publication.publish(name, max(self.router.shards.of(name), shard + 1), actor.bucket, key)
+                        shards = max(self.router.shards.of(name), shard + 1)
+                        publication.publish_or_wait(name, shards, actor.bucket, key)
                     if key not in table.gated:
                         table.dirty[key] = None

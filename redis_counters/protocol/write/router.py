@@ -113,9 +113,9 @@ class Router:
         shard = self.choice % shards
         bucket, key = self.keys.shard_key(name, shard)
         if shard:
-            self.publication.publish(name, shards, bucket, key)
+            self.publication.publish_or_wait(name, shards, bucket, key)
         elif shards > 1 and self.shards.is_set(name):
-            self.publication.tell(name, shards)  # for the other processes: this one may write to shard 0 at any time
+            self.publication.publish(name, shards)  # for the other processes: this one may write to shard 0 at any time
         table = self.buckets[bucket].tables[kind]
         after = table.total.get(key, 0) + amount
         if after > INT64_MAX:
@@ -147,7 +147,7 @@ class Router:
         """Raise the number of shards to that, and publish it in shard 0, whether this process uses them or not."""
         self.shards.learn(name, shards)
         if self.publication is not None:
-            self.publication.tell(name, shards)
+            self.publication.publish(name, shards)
         self.epoch += 1
 
     def _own_slots(self, name: bytes) -> tuple[bytes, tuple[SlotTotals, SlotTotals, SlotTotals]]:

@@ -24,14 +24,14 @@ class ShardPublication:
         self.again: set[bytes] = set()  # shard 0's keys that must publish again
         self.used = 0  # how often something was made to wait
 
-    def tell(self, name: bytes, shards: int) -> None:
+    def publish(self, name: bytes, shards: int) -> None:
         """Publish that number of shards in shard 0."""
         bucket0, key0 = self.keys.shard_key(name, 0)
         table0 = self.buckets[bucket0].tables[SlotKind.SHARDS]
         if table0.total.get(key0, 0) < shards or key0 in table0.refused:
             table0.raise_to(key0, shards)
 
-    def publish(self, name: bytes, shards: int, bucket: int, key: bytes) -> bool:
+    def publish_or_wait(self, name: bytes, shards: int, bucket: int, key: bytes) -> bool:
         """The shard may be used now, or its slots wait until it may be. True if they wait."""
         for actor in self.buckets[bucket].actors:
             actor.sharded = True
@@ -39,7 +39,7 @@ class ShardPublication:
         table0 = self.buckets[bucket0].tables[SlotKind.SHARDS]
         if table0.acknowledged.get(key0, 0) >= shards:
             return False
-        self.tell(name, shards)
+        self.publish(name, shards)
         self.waiting.setdefault(key0, set()).add((bucket, key))
         self.wanted[key0] = max(shards, self.wanted.get(key0, 0))
         self.used += 1
