@@ -1,7 +1,7 @@
 """Small journals, each bit of which is flipped, and each byte of which is its end; and what may be told of them then.
 
-``python -m tests.journal.flipping`` does so with every bit and byte (hours; best with TMPDIR in memory), the test with
-some of them.
+``python -m tests.journal.flipping`` does so with every bit and byte (an hour of one core; best with TMPDIR in memory),
+the test with some of them.
 """
 
 from __future__ import annotations
