@@ -1,38 +1,35 @@
-"""Checksums of a journal: one in each row, and over the rows of each table their number and the sum of theirs.
+"""Checksums of a journal: one in each row, and for each table the number of its rows and the sum of their checksums.
 
-A row's checksum is over its table and all of its columns, so that no row passes under another name. Number and sum
-stand in the row of table ``state``, written in the same transaction: a row that is missing, or as it was before, is
-noticed too. What is to be subtracted when a row is replaced is remembered here, for asking SQLite takes longer.
+A row's checksum is over its table and all of its columns, so that no row passes under another name. Number and sum are
+in the row of table ``state``, written in the same transaction: so a row that is missing, or as it was before, is
+noticed too. The ledger keeps in memory what is to be subtracted when a row is replaced: asking SQLite takes longer.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import struct
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zlib import crc32
 
-TABLES = ("about", "actors", "slots", "flushes", "early", "expiries")
-"""Tables with number and sum. (Calls have numbers without a gap.)"""
-
 _SLOT = struct.Struct(">5sqBqqq")
-_SUMS = struct.Struct(f">{2 * len(TABLES)}Q")
+_SUMS = struct.Struct(">12Q")
 
 
-def checksum(table: str, *columns: int | bytes | None) -> int:
-    """Return the checksum of a row. Of columns with much text, the last one goes into `text_checksum`."""
+def checksum(table: str, *columns: Any) -> int:
+    """Return the checksum of a row. Raises TypeError, ValueError, `struct.error` for columns that are none of ours."""
+    if table == "slots":
+        return slot_checksum(*columns)
+    if table in ("state", "flushes"):  # the last column has much text
+        *columns, text = columns  # type: ignore[assignment]
+        return crc32(text, crc32(repr((table, *columns)).encode()))
     return crc32(repr((table, *columns)).encode())
 
 
-def text_checksum(text: bytes, table: str, *columns: int) -> int:
-    """Return that of a row with such a column: the same, but faster."""
-    return crc32(text, checksum(table, *columns))
-
-
 def slot_checksum(actor: int, kind: int, key: bytes, total: int, acknowledged: int, applied: int) -> int:
-    """Return that of a row of table slots: the same, but as fast as it can be."""
+    """Return the checksum of a row of table slots: as fast as it can be."""
     return crc32(key, crc32(_SLOT.pack(b"slots", actor, kind, total, acknowledged, applied)))
 
 
@@ -41,8 +38,21 @@ def group(actor: int, kind: int) -> int:
     return actor * 4 + kind
 
 
+KEYS: dict[str, Callable[[Sequence[Any]], tuple[int, Hashable]]] = {
+    "about": lambda row: (0, row[0]),
+    "actors": lambda row: (row[0], 0),
+    "slots": lambda row: (group(row[0], row[1]), row[2]),
+    "flushes": lambda row: (row[0], row[1]),
+    "early": lambda row: (0, (row[0], row[1])),
+    "expiries": lambda row: (0, row[0]),
+}
+"""The tables with number and sum, in their order; of a row, its group in the ledger and what else names it there.
+
+(Calls have numbers without a gap.)"""
+
+
 class State(NamedTuple):
-    """The one row of table ``state``."""
+    """The row of table ``state``."""
 
     rounds: int  # transactions, but for those of single calls
     calls: int  # calls up to this number are in the totals; those that have rows follow
@@ -63,17 +73,17 @@ class Ledger:
         self.calls = 0
         self.buckets: int | None = None
         self.last = 0  # the last call that has a row, or the last that needs none any more
-        self.rows: dict[str, dict[int, dict[Hashable, int]]] = {table: {} for table in TABLES}
-        self.count = dict.fromkeys(TABLES, 0)
-        self.total = dict.fromkeys(TABLES, 0)
+        self.rows: dict[str, dict[int, dict[Hashable, int]]] = {table: {} for table in KEYS}
+        self.count = dict.fromkeys(KEYS, 0)
+        self.total = dict.fromkeys(KEYS, 0)
 
     def state(self) -> tuple[int, int, bytes, int]:
-        """Return what is to stand in the row of table ``state``, and its checksum."""
+        """Return the row of table ``state``, and its checksum."""
         sums = _SUMS.pack(*chain.from_iterable(zip(self.count.values(), self.total.values(), strict=True)))
-        return self.rounds, self.calls, sums, text_checksum(sums, "state", self.rounds, self.calls)
+        return self.rounds, self.calls, sums, checksum("state", self.rounds, self.calls, sums)
 
     def put_slots(self, rows: Iterable[tuple[int, int, bytes, int, int, int, int]]) -> None:
-        """As `put` for many slots, each a row with its checksum."""
+        """As `put` for many rows of table slots: as fast as it can be."""
         groups = self.rows["slots"]
         new = total = 0
         before: int | None
@@ -92,20 +102,15 @@ class Ledger:
         self.count["slots"] += new
         self.total["slots"] += total
 
-    def put(self, table: str, group: int, name: Hashable, check: int) -> bool:
-        """The row is new, or replaced. Returns whether it is another one than before."""
-        groups = self.rows[table]
-        rows = groups.get(group)
-        if rows is None:
-            rows = groups[group] = {}
+    def put(self, table: str, row: Sequence[Any]) -> bool:
+        """The row, with its checksum at its end, is new or replaced. Returns whether it differs from the one before."""
+        at, name = KEYS[table](row)
+        rows, check = self.rows[table].setdefault(at, {}), row[-1]
         before = rows.get(name)
         rows[name] = check
-        if before is None:
-            self.count[table] += 1
-            self.total[table] += check
-        else:
-            self.total[table] += check - before
-        return check != before
+        self.count[table] += before is None
+        self.total[table] += check - (before or 0)
+        return bool(check != before)
 
     def drop(self, table: str, group: int, name: Hashable) -> None:
         """The row is not there any more, if it was."""
@@ -128,21 +133,12 @@ class Ledger:
 
 
 def ledger_of(connection: sqlite3.Connection) -> Ledger:
-    """Return the checksums that stand in an open journal, which is whole."""
+    """Return the checksums in an open journal, which is whole."""
     ledger = Ledger()
     (ledger.rounds, ledger.calls), *_ = connection.execute("SELECT rounds, calls FROM state")
     (last,), *_ = connection.execute("SELECT max(call) FROM calls")
     ledger.last = max(ledger.calls, last or 0)
-    for table, names in (
-        ("about", "0, name"),
-        ("actors", "actor, 0"),
-        ("flushes", "actor, seq"),
-        ("expiries", "0, name"),
-    ):
-        for actor, name, check in connection.execute(f"SELECT {names}, chk FROM {table}"):  # noqa: S608 - names from above
-            ledger.put(table, actor, name, check)
-    for actor, kind, key, check in connection.execute("SELECT actor, kind, key, chk FROM slots"):
-        ledger.put("slots", group(actor, kind), key, check)
-    for kind, name, check in connection.execute("SELECT kind, name, chk FROM early"):
-        ledger.put("early", 0, (kind, name), check)
+    for table in KEYS:
+        for row in connection.execute(f"SELECT * FROM {table}"):  # noqa: S608 - names of our own
+            ledger.put(table, row)
     return ledger

@@ -115,8 +115,8 @@ class JournalFile:
             "journal_mode = WAL",
             f"synchronous = {'FULL' if durable else 'NORMAL'}",
             # The log takes no more of the disk than it needs.
-            f"wal_autocheckpoint = {format.LOG}",
-            f"journal_size_limit = {format.LOG * format.PAGE}",
+            f"wal_autocheckpoint = {format.MAX_LOG}",
+            f"journal_size_limit = {format.MAX_LOG * format.PAGE}",
         ):
             connection.execute(f"PRAGMA {pragma}").fetchall()
         self.inode = locks.inode(self.path)

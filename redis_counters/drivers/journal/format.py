@@ -1,4 +1,4 @@
-"""What stands in the file of a journal: its tables, and what is written to them. `reading` reads it."""
+"""The file of a journal: its tables, and writing to them. `reading` reads it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from redis_counters.drivers.journal.checks import Ledger, checksum, group, slot_checksum, text_checksum
+from redis_counters.drivers.journal.checks import Ledger, checksum, group, slot_checksum
 from redis_counters.protocol.journal.changes import Changes, Stored
 from redis_counters.protocol.write.flushes import Totals
 from redis_counters.protocol.write.slot_totals import SlotKind
@@ -17,26 +17,37 @@ from redis_counters.protocol.write.slot_totals import SlotKind
 APPLICATION = 0x7263_6A6C  # SQLite's application id: "rcjl"
 VERSION = 2  # 1 had no checksums; the next one differs in two bits or more (4): one that flipped is no other version
 PAGE = 4096  # bytes
-LOG = 128  # pages that the log may have before they go to the file itself
-SCHEMA = (
-    "CREATE TABLE state(one INTEGER PRIMARY KEY, rounds, calls, sums, chk)",
-    "CREATE TABLE about(name PRIMARY KEY, value, chk) WITHOUT ROWID",
-    "CREATE TABLE actors(actor INTEGER PRIMARY KEY, bucket, owner, id, seq, base, exact, healing, blurred, unanswered, "
-    "folding, behind, chk)",
-    "CREATE TABLE slots(actor, kind, key, total, acknowledged, applied, chk, PRIMARY KEY(actor, kind, key)) "
-    "WITHOUT ROWID",
-    "CREATE TABLE flushes(actor, seq, base, totals, chk, PRIMARY KEY(actor, seq)) WITHOUT ROWID",
-    "CREATE TABLE early(kind, name, amount, chk, PRIMARY KEY(kind, name)) WITHOUT ROWID",
-    "CREATE TABLE calls(call INTEGER PRIMARY KEY, name, amount, chk)",
-    "CREATE TABLE expiries(name PRIMARY KEY, at, chk) WITHOUT ROWID",
+MAX_LOG = 128  # pages that the log may have before they go to the file itself
+TABLES = {
+    "state": "one INTEGER PRIMARY KEY, rounds, calls, sums, chk",
+    "about": "name PRIMARY KEY, value, chk",
+    "actors": "actor INTEGER PRIMARY KEY, bucket, owner, id, seq, base, exact, healing, blurred, unanswered, folding, "
+    "behind, chk",
+    "slots": "actor, kind, key, total, acknowledged, applied, chk, PRIMARY KEY(actor, kind, key)",
+    "flushes": "actor, seq, base, totals, chk, PRIMARY KEY(actor, seq)",
+    "early": "kind, name, amount, chk, PRIMARY KEY(kind, name)",
+    "calls": "call INTEGER PRIMARY KEY, name, amount, chk",
+    "expiries": "name PRIMARY KEY, at, chk",
+}
+SCHEMA = tuple(
+    f"CREATE TABLE {table}({columns}){'' if 'INTEGER PRIMARY KEY' in columns else ' WITHOUT ROWID'}"
+    for table, columns in TABLES.items()
 )
 
 
+def _insert(table: str, columns: str) -> str:
+    count = columns.partition(", PRIMARY KEY(")[0].count(",") + 1
+    return f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * count)})"  # noqa: S608 - names from above
+
+
+_INSERT = {table: _insert(table, columns) for table, columns in TABLES.items()}
+
+
 def connect(path: Path) -> sqlite3.Connection:
-    """Return the journal, open. Nothing is written to it before something is to be kept."""
+    """Return the journal, open. Opening writes nothing to it."""
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0.0)
     connection.text_factory = bytearray  # there is no text in it; if there seems to be, that is no reason to fail
-    # Nobody else has any business with it; without shared memory there is no mapping that a full disk could break.
+    # No other process uses it; without shared memory there is no mapping that a full disk could break.
     connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
     return connection
 
@@ -66,7 +77,7 @@ def prepare(path: Path, stored: Stored, *, rounds: int = 0, calls: int = 0) -> L
             (b"region", stored.region),
             (b"always", int(stored.always)),
         ):
-            _write_about(connection, ledger, name, value)
+            _put(connection, ledger, "about", name, value)
         write(connection, everything(stored), ledger)
         for number, (name, amount) in stored.calls.items():
             write_call(connection, number, name, amount, None, ledger)
@@ -81,7 +92,7 @@ def prepare(path: Path, stored: Stored, *, rounds: int = 0, calls: int = 0) -> L
 
 
 def everything(stored: Stored) -> Changes:
-    """Return all of it, but for calls, as what has changed."""
+    """Return all of it, but for calls, as changes."""
     return Changes(
         buckets=stored.buckets,
         heads=[(number, actor.head) for number, actor in stored.actors.items()],
@@ -106,11 +117,17 @@ def everything(stored: Stored) -> Changes:
 
 
 def write(connection: sqlite3.Connection, changes: Changes, ledger: Ledger) -> None:
-    """The changes stand in the tables. The transaction is the caller's; if it fails, the ledger is of no use."""
+    """Write the changes to the tables. The transaction is the caller's; if it fails, the ledger is of no use."""
 
     def run(sql: str, rows: Iterable[tuple[Any, ...]]) -> None:
         if rows:
             connection.executemany(sql, rows)
+
+    def put(table: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        rows = [(*columns, checksum(table, *columns)) for columns in rows]
+        for row in rows:
+            ledger.put(table, row)
+        run(_INSERT[table], rows)
 
     actors = [(number,) for number in changes.gone]
     for number in changes.gone:
@@ -120,29 +137,35 @@ def write(connection: sqlite3.Connection, changes: Changes, ledger: Ledger) -> N
             ledger.drop_all("slots", group(number, kind))
     for table in ("actors", "slots", "flushes"):
         run(f"DELETE FROM {table} WHERE actor = ?", actors)  # noqa: S608 - a name from the line above
-    run("INSERT OR REPLACE INTO actors VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", _actors(changes, ledger))
-    run("INSERT OR REPLACE INTO slots VALUES (?, ?, ?, ?, ?, ?, ?)", _slots(changes, ledger))
+    flags = [[int(each) if isinstance(each, bool) else each for each in head] for _number, head in changes.heads]
+    put("actors", [(number, *head) for (number, _), head in zip(changes.heads, flags, strict=True)])
+    slots = [
+        (number, int(kind), key, *slot, slot_checksum(number, kind, key, *slot))
+        for number, kind, key, slot in changes.slots
+    ]
+    ledger.put_slots(slots)
+    run(_INSERT["slots"], slots)
     for number, kind, key in changes.slots_gone:
         ledger.drop("slots", group(number, kind), key)
     run(
         "DELETE FROM slots WHERE actor = ? AND kind = ? AND key = ?",
         [(number, int(kind), key) for number, kind, key in changes.slots_gone],
     )
-    run("INSERT OR REPLACE INTO flushes VALUES (?, ?, ?, ?, ?)", _flushes(changes, ledger))
+    put("flushes", [(number, seq, base, _packed(totals)) for number, seq, base, totals in changes.flushes])
     for number, first in changes.flushes_from:
         ledger.drop_flushes(number, first)
     run("DELETE FROM flushes WHERE actor = ? AND seq < ?", changes.flushes_from)
     if changes.early_gone:
         ledger.drop_all("early", 0)
         connection.execute("DELETE FROM early")
-    run("INSERT OR REPLACE INTO early VALUES (?, ?, ?, ?)", _early(changes, ledger))
+    put("early", [(int(kind), name, amount) for kind, name, amount in changes.early])
     for name, at in changes.expiries:
-        _write_expiry(connection, ledger, name, at)
+        _put_expiry(connection, ledger, name, at)
     if changes.calls:
         connection.execute("DELETE FROM calls WHERE call <= ?", (changes.calls,))
     if changes.buckets not in (None, ledger.buckets):
         ledger.buckets = changes.buckets
-        _write_about(connection, ledger, b"buckets", changes.buckets)
+        _put(connection, ledger, "about", b"buckets", changes.buckets)
     ledger.rounds += 1
     ledger.calls = max(ledger.calls, changes.calls)
     ledger.last = max(ledger.last, ledger.calls)
@@ -152,80 +175,38 @@ def write(connection: sqlite3.Connection, changes: Changes, ledger: Ledger) -> N
 def write_call(
     connection: sqlite3.Connection, call: int, name: bytes, amount: int, expire_at: int | None, ledger: Ledger
 ) -> None:
-    """One call stands in its table, and when its counter expires."""
-    changed = expire_at is not None and _write_expiry(connection, ledger, name, expire_at)
+    """Write one call, and when its counter expires."""
+    changed = expire_at is not None and _put_expiry(connection, ledger, name, expire_at)
     if call > ledger.last + 1:  # the journal is younger than the first calls: none is missing
         ledger.calls = call - 1
         changed = True
     ledger.last = max(ledger.last, call)
     if changed:
         _write_state(connection, ledger)
-    # A call that was interrupted after this has no number of its own.
-    connection.execute(
-        "INSERT OR REPLACE INTO calls VALUES (?, ?, ?, ?)",
-        (call, name, amount, checksum("calls", call, name, amount)),
-    )
+    # A call that is interrupted after this leaves its number to the next one.
+    connection.execute(_INSERT["calls"], (call, name, amount, checksum("calls", call, name, amount)))
 
 
-def _actors(changes: Changes, ledger: Ledger) -> list[tuple[Any, ...]]:
-    rows = []
-    for number, head in changes.heads:
-        columns = [int(each) if isinstance(each, bool) else each for each in head]
-        check = checksum("actors", number, *columns)
-        ledger.put("actors", number, 0, check)
-        rows.append((number, *columns, check))
-    return rows
+def _put_expiry(connection: sqlite3.Connection, ledger: Ledger, name: bytes, at: int | None) -> bool:
+    """Write when the counter expires. Returns whether that is new."""
+    if at is not None:
+        return _put(connection, ledger, "expiries", name, at)
+    ledger.drop("expiries", 0, name)
+    connection.execute("DELETE FROM expiries WHERE name = ?", (name,))
+    return True
 
 
-def _slots(changes: Changes, ledger: Ledger) -> list[tuple[int, int, bytes, int, int, int, int]]:
-    rows = [
-        (number, int(kind), key, *slot, slot_checksum(number, kind, key, *slot))
-        for number, kind, key, slot in changes.slots
-    ]
-    ledger.put_slots(rows)
-    return rows
-
-
-def _flushes(changes: Changes, ledger: Ledger) -> list[tuple[Any, ...]]:
-    rows = []
-    for number, seq, base, totals in changes.flushes:
-        packed = _packed(totals)
-        check = text_checksum(packed, "flushes", number, seq, base)
-        ledger.put("flushes", number, seq, check)
-        rows.append((number, seq, base, packed, check))
-    return rows
-
-
-def _early(changes: Changes, ledger: Ledger) -> list[tuple[Any, ...]]:
-    rows = []
-    for kind, name, amount in changes.early:
-        check = checksum("early", int(kind), name, amount)
-        ledger.put("early", 0, (int(kind), name), check)
-        rows.append((int(kind), name, amount, check))
-    return rows
-
-
-def _write_expiry(connection: sqlite3.Connection, ledger: Ledger, name: bytes, at: int | None) -> bool:
-    """When the counter expires stands in its table. Returns whether that is new."""
-    if at is None:
-        ledger.drop("expiries", 0, name)
-        connection.execute("DELETE FROM expiries WHERE name = ?", (name,))
-        return True
-    check = checksum("expiries", name, at)
-    changed = ledger.put("expiries", 0, name, check)
+def _put(connection: sqlite3.Connection, ledger: Ledger, table: str, *columns: int | bytes | None) -> bool:
+    """Write one row, if it is another one than before. Returns whether it was."""
+    row = (*columns, checksum(table, *columns))
+    changed = ledger.put(table, row)
     if changed:
-        connection.execute("INSERT OR REPLACE INTO expiries VALUES (?, ?, ?)", (name, at, check))
+        connection.execute(_INSERT[table], row)
     return changed
 
 
-def _write_about(connection: sqlite3.Connection, ledger: Ledger, name: bytes, value: int | bytes | None) -> None:
-    check = checksum("about", name, value)
-    if ledger.put("about", 0, name, check):
-        connection.execute("INSERT OR REPLACE INTO about VALUES (?, ?, ?)", (name, value, check))
-
-
 def _write_state(connection: sqlite3.Connection, ledger: Ledger) -> None:
-    connection.execute("INSERT OR REPLACE INTO state VALUES (1, ?, ?, ?, ?)", ledger.state())
+    connection.execute(_INSERT["state"], (1, *ledger.state()))
 
 
 def _packed(totals: Totals) -> bytes:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from redis_counters.drivers.journal.checks import TABLES, State, checksum, slot_checksum, text_checksum
+from redis_counters.drivers.journal.checks import KEYS, State, checksum
 from redis_counters.drivers.journal.errors import not_now
 from redis_counters.drivers.journal.format import SCHEMA, unpacked
 from redis_counters.drivers.journal.mark import Mark
@@ -81,7 +81,7 @@ def read(connection: sqlite3.Connection) -> Found:
     if sorted(map(repr, tables)) != sorted(repr(bytearray(table.encode())) for table in SCHEMA):
         found.tables = False
         found.wrong("its tables are others than this version makes")
-    sums = {table: _Sum() for table in (*TABLES, "state", "calls")}
+    sums = {table: _Sum() for table in (*KEYS, "state", "calls")}
     for table, each in sums.items():
         _read_table(connection, table, each, found)
     _weigh(found, sums)
@@ -119,15 +119,11 @@ def _read_table(connection: sqlite3.Connection, table: str, its: _Sum, found: Fo
 
 
 def _as_written(table: str, row: tuple[Any, ...]) -> bool:
-    *columns, check = row
+    *columns, check = row[1:] if table == "state" else row
+    text = {"slots": 2, "state": -1, "flushes": -1}.get(table)  # the column that `checksum` takes as it is
     try:
-        if table == "slots":
-            return type(columns[2]) is bytes and bool(check == slot_checksum(*columns))
-        if table in ("state", "flushes"):
-            *columns, text = columns[1:] if table == "state" else columns
-            return type(text) is bytes and bool(check == text_checksum(text, table, *columns))
-        return bool(check == checksum(table, *columns))
-    except (TypeError, ValueError, struct.error):
+        return (text is None or type(columns[text]) is bytes) and bool(check == checksum(table, *columns))
+    except (TypeError, ValueError, IndexError, struct.error):
         return False
 
 
@@ -176,12 +172,12 @@ def _weigh(found: Found, sums: dict[str, _Sum]) -> None:
     gone = set(range(state.calls + 1, max(calls, default=0) + 1)) - calls.keys()
     if len(gone) > sums["calls"].bad:
         found.problems.append(f"{len(gone)} calls are missing")
-    must = {table: _Sum(*each) for table, each in zip(TABLES, state.sums, strict=True)}
-    found.summed = all(sums[table] == must[table] for table in TABLES)
+    must = {table: _Sum(*each) for table, each in zip(KEYS, state.sums, strict=True)}
+    found.summed = all(sums[table] == must[table] for table in KEYS)
     found.counted = all(
         sums[table].rows + sums[table].bad == must[table].rows
         and (sums[table].bad or sums[table].total == must[table].total)
-        for table in TABLES
+        for table in KEYS
     )
     if not found.summed and not any(each.bad for each in sums.values()):
         found.problems.append("rows are missing, or as they were before")
