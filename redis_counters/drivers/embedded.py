@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import re
 import shutil
 import socket
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from urllib.parse import quote
@@ -132,3 +134,38 @@ def _process_id(path: Path) -> int | None:
     except OSError:
         return None
     return int(found[1]) if reply.startswith(b"+PONG\r\n") else None
+
+
+_held: dict[int, list[int]] = {}  # by the process that took them, for a fork inherits this table
+
+
+def warn_if_not_alone() -> None:
+    """Log a warning if the parent, or another child of it, has opened ``embedded://`` too and still runs.
+
+    Each has a server, and counts, of its own. A process that opens one locks two files: one that its siblings try, and
+    one that its children try.
+    """
+    me = os.getpid()
+    if me in _held:
+        return
+    try:
+        import fcntl
+    except ImportError:  # then it cannot be known
+        return
+    files = _held[me] = []
+    shared = False
+    for parent in (os.getppid(), me):
+        path = Path(tempfile.gettempdir(), f"redis-counters-embedded-{os.getuid()}-{parent}")
+        with suppress(OSError):
+            file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            files.append(file)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                shared = True
+    if shared:
+        logging.getLogger("redis_counters").warning(
+            "embedded:// is a server of this process alone (%d), and a related process has opened one of its own: "
+            "they do not share counts; several workers need one Redis, by its URL",
+            me,
+        )

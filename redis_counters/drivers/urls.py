@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
@@ -21,6 +23,7 @@ _CLUSTER = {
     "valkeys+cluster": "rediss",
 }
 _CERT_REQS = re.compile(r"([?&]ssl_cert_reqs=)CERT_(NONE|OPTIONAL|REQUIRED)(?=&|$)")  # as Celery writes it
+_TIMEOUTS = {"socket_timeout": 5.0, "socket_connect_timeout": 5.0}  # seconds
 _PLAIN = {"redis": "redis", "rediss": "rediss", "unix": "unix", "valkey": "redis", "valkeys": "rediss"}
 
 
@@ -65,8 +68,7 @@ def open_url(url: str, *, asyncio: bool) -> Opened:
     if scheme == "embedded":
         if rest:
             raise UsageError("url embedded:// takes nothing behind it")
-        from redis_counters.drivers.embedded import EmbeddedServer
-        from redis_counters.drivers.embedded_alone import warn_if_not_alone
+        from redis_counters.drivers.embedded import EmbeddedServer, warn_if_not_alone
 
         warn_if_not_alone()
         server = EmbeddedServer.start()
@@ -126,10 +128,8 @@ def _cluster(url: str, *, asyncio: bool) -> Any:
     if parts[0].path not in ("", "/", "/0"):
         raise UsageError("url of a cluster has no number of a database: a cluster has one, 0")
     addresses = [(part.hostname or "localhost", part.port or 6379) for part in parts]
-    options: dict[str, Any] = {"socket_timeout": 5.0, "socket_connect_timeout": 5.0}
-    from redis.exceptions import RedisError
-
-    try:
+    options: dict[str, Any] = {**_TIMEOUTS}
+    with _accepted(url):
         _check_cluster_options(urls[0])
         if asyncio:
             from redis.asyncio.cluster import ClusterNode, RedisCluster
@@ -138,67 +138,52 @@ def _cluster(url: str, *, asyncio: bool) -> Any:
         from redis_counters.drivers.redis_py.transports import LaterCluster
 
         return LaterCluster(urls[0], addresses[1:], options)
-    except (ValueError, TypeError, RedisError) as error:
-        raise _not_accepted(error, url) from None
 
 
 def _sentinels(watched: sentinel_url.SentinelUrl, url: str, *, asyncio: bool) -> Opened:
     """Return a client of the primary that the Sentinels name, each time it connects."""
-    if asyncio:
-        import redis.asyncio as face
-        from redis.asyncio.connection import parse_url
-        from redis.asyncio.retry import Retry
-        from redis.asyncio.sentinel import Sentinel
-    else:
-        import redis as face  # type: ignore[no-redef]
-        from redis.connection import parse_url
-        from redis.retry import Retry  # type: ignore[assignment]
-        from redis.sentinel import Sentinel  # type: ignore[assignment]
-    from redis.backoff import NoBackoff
-    from redis.exceptions import RedisError
-
+    from redis_counters.drivers.redis_py.clients import new_connection
     from redis_counters.drivers.redis_py.sentinels import named
 
-    try:
-        timeouts = {"socket_timeout": 5.0, "socket_connect_timeout": 5.0, "health_check_interval": 0}
-        options: dict[str, Any] = {**timeouts, **parse_url(watched.redis)}
+    with _accepted(url):
+        parse_url: Any = _of_face("connection", asyncio=asyncio).parse_url
+        ours = _one_server(asyncio=asyncio)
+        options: dict[str, Any] = {**ours, **parse_url(watched.redis), "retry": ours["retry"]}
         for place in ("host", "port"):
             options.pop(place, None)
         if options.pop("connection_class", None) is not None:  # of rediss://
             options["ssl"] = True
-        options["retry"] = Retry(NoBackoff(), 1)
         shared = {
             name: value for name, value in options.items() if name.startswith(("socket_", "ssl")) or name == "retry"
         }
-        make: Any = Sentinel
+        make: Any = _of_face("sentinel", asyncio=asyncio).Sentinel
         finder = make(watched.sentinels, sentinel_kwargs={**shared, **watched.login}, **options)
         named(finder, watched.sentinels, asyncio=asyncio)
-        client = finder.master_for(watched.service, redis_class=face.Redis)
-        client.connection_pool.connection_class(**client.connection_pool.connection_kwargs)
-    except (ValueError, TypeError, RedisError) as error:
-        raise _not_accepted(error, url) from None
+        client = finder.master_for(watched.service, redis_class=_of_face("client", asyncio=asyncio).Redis)
+        new_connection(client)
     return Opened(client, _nothing, tuple(each.connection_pool for each in (client, *finder.sentinels)))
 
 
 def _redis(url: str, *, asyncio: bool) -> Any:
-    if asyncio:
-        import redis.asyncio as face
-        from redis.asyncio.retry import Retry
-    else:
-        import redis as face  # type: ignore[no-redef]
-        from redis.retry import Retry  # type: ignore[assignment]
-    from redis.backoff import NoBackoff
-    from redis.exceptions import RedisError
+    from redis_counters.drivers.redis_py.clients import new_connection
 
-    try:
-        client = face.Redis.from_url(
-            url, retry=Retry(NoBackoff(), 1), socket_timeout=5.0, socket_connect_timeout=5.0, health_check_interval=0
-        )
-        # Made, not opened: an option that no connection takes shows here, and not in the background later.
-        client.connection_pool.connection_class(**client.connection_pool.connection_kwargs)
-    except (ValueError, TypeError, RedisError) as error:
-        raise _not_accepted(error, url) from None
+    with _accepted(url):
+        client = _of_face("client", asyncio=asyncio).Redis.from_url(url, **_one_server(asyncio=asyncio))
+        new_connection(client)  # an option that no connection takes shows here, and not in the background later
     return client
+
+
+def _of_face(module: str, *, asyncio: bool) -> Any:
+    """Return redis-py's module of that name; the faces have the same ones."""
+    return importlib.import_module(f"redis.asyncio.{module}" if asyncio else f"redis.{module}")
+
+
+def _one_server(*, asyncio: bool) -> dict[str, Any]:
+    """Return our options of a client of one server."""
+    from redis.backoff import NoBackoff
+
+    retry = _of_face("retry", asyncio=asyncio).Retry(NoBackoff(), 1)
+    return {**_TIMEOUTS, "health_check_interval": 0, "retry": retry}
 
 
 def _check_cluster_options(url: str) -> None:
@@ -225,11 +210,20 @@ def _unknown_option(error: Exception) -> str:
     return found[1] if found else ""
 
 
-def _not_accepted(error: Exception, url: str) -> UsageError:
-    if unknown := _unknown_option(error):
-        ours = "; it is one of Counters: give it as a keyword" if unknown in DEFAULTS else ""
-        return UsageError(f"url has an option that redis-py does not know: {_without_secrets(unknown, url)}{ours}")
-    return UsageError(f"url is not accepted: {_without_secrets(str(error), url)}")
+@contextmanager
+def _accepted(url: str) -> Iterator[None]:
+    """Raises UsageError for what redis-py does not accept."""
+    from redis.exceptions import RedisError
+
+    try:
+        yield
+    except (ValueError, TypeError, RedisError) as error:
+        if unknown := _unknown_option(error):
+            ours = "; it is one of Counters: give it as a keyword" if unknown in DEFAULTS else ""
+            what = f"has an option that redis-py does not know: {_without_secrets(unknown, url)}{ours}"
+        else:
+            what = f"is not accepted: {_without_secrets(str(error), url)}"
+        raise UsageError(f"url {what}") from None
 
 
 def _without_secrets(message: str, url: str) -> str:

@@ -83,6 +83,12 @@ def pool_of(client: object) -> Pool:
     return cast(Pool, pool)
 
 
+def new_connection(client: Client) -> Any:
+    """Return a connection as the client's pool makes them, not opened. Raises what redis-py raises for its options."""
+    pool = client.connection_pool
+    return pool.connection_class(**pool.connection_kwargs)
+
+
 def check_encoding(options: Mapping[str, Any]) -> None:
     """Raises UsageError if redis-py would not send its own commands (AUTH, CLIENT) so that Redis understands them."""
     encoding = options.get("encoding") or "utf-8"

@@ -1,8 +1,9 @@
-"""Sentinels asked by redis-py, so that its error says which of them said what: it tells neither in every version."""
+"""Sentinels asked by redis-py, so that its error says what each of them answered: by itself it says neither."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from redis import exceptions
@@ -24,11 +25,8 @@ def named(finder: Any, addresses: Sequence[tuple[str, int]], *, asyncio: bool) -
 
 def _listening(ask: Any, address: str, heard: Heard) -> Any:
     def sentinel_masters() -> Any:
-        try:
+        with _error_heard(address, heard):
             heard[address] = ask()
-        except exceptions.RedisError as error:
-            heard[address] = error
-            raise
         return heard[address]
 
     return sentinel_masters
@@ -36,11 +34,8 @@ def _listening(ask: Any, address: str, heard: Heard) -> Any:
 
 def _listening_asyncio(ask: Any, address: str, heard: Heard) -> Any:
     async def sentinel_masters() -> Any:
-        try:
+        with _error_heard(address, heard):
             heard[address] = await ask()
-        except exceptions.RedisError as error:
-            heard[address] = error
-            raise
         return heard[address]
 
     return sentinel_masters
@@ -48,33 +43,43 @@ def _listening_asyncio(ask: Any, address: str, heard: Heard) -> Any:
 
 def _discovering(discover: Any, heard: Heard) -> Any:
     def discover_master(service: str) -> Any:
-        try:
+        with _error_named(service, heard):
             return discover(service)
-        except exceptions.RedisError as error:
-            raise _with(told(service, heard)) from error
 
     return discover_master
 
 
 def _discovering_asyncio(discover: Any, heard: Heard) -> Any:
     async def discover_master(service: str) -> Any:
-        try:
+        with _error_named(service, heard):
             return await discover(service)
-        except exceptions.RedisError as error:
-            raise _with(told(service, heard)) from error
 
     return discover_master
 
 
-def _with(ours: CounterError) -> exceptions.ConnectionError:
-    """Return an error that redis-py takes for a broken connection, whatever the Sentinels answered."""
-    error: Any = exceptions.ConnectionError(str(ours))
-    error.told = ours
-    return error  # type: ignore[no-any-return]
+@contextmanager
+def _error_heard(address: str, heard: Heard) -> Iterator[None]:
+    try:
+        yield
+    except exceptions.RedisError as error:
+        heard[address] = error
+        raise
+
+
+@contextmanager
+def _error_named(service: str, heard: Heard) -> Iterator[None]:
+    """Raises an error that redis-py takes for a broken connection, whatever the Sentinels answered."""
+    try:
+        yield
+    except exceptions.RedisError as cause:
+        ours = told(service, heard)
+        error: Any = exceptions.ConnectionError(str(ours))
+        error.told = ours
+        raise error from cause
 
 
 def told(service: str, heard: Heard) -> CounterError:
-    """Return what it means that no Sentinel names a primary of the service. Only a caller's mistake is refused."""
+    """Return our error where no Sentinel names a primary of the service. Only a caller's mistake is `Refused`."""
     heard = dict(heard)
     errors = {address: each for address, each in heard.items() if isinstance(each, Exception)}
     for address, error in errors.items():

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.redis_py import after_fork
 from redis_counters.drivers.redis_py.asking import ask, ask_asyncio
-from redis_counters.drivers.redis_py.clients import Client, KnownConnections, disconnect_idle
+from redis_counters.drivers.redis_py.clients import Client, KnownConnections, disconnect_idle, new_connection
 from redis_counters.drivers.redis_py.hashes import Hashes
 from redis_counters.drivers.redis_py.lanes import AsyncioLane, BlockingLane
 from redis_counters.drivers.transport import Meanwhile
@@ -25,9 +24,7 @@ class _Single:
         self._known = KnownConnections()
 
     def reply_timeout(self) -> float | None:
-        pool = self.client.connection_pool
-        connection: Any = pool.connection_class(**pool.connection_kwargs)  # made, not opened: defaults differ
-        limit: float | None = connection.socket_timeout
+        limit: float | None = new_connection(self.client).socket_timeout  # defaults differ
         return limit
 
 

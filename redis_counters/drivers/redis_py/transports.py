@@ -1,4 +1,4 @@
-"""From what a caller hands over to a transport. Raises UsageError for what is none of redis-py's clients."""
+"""The transport of a client of redis-py. Raises UsageError for anything else."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from redis_counters.errors import UsageError
 
 
 class LaterCluster:
-    """A cluster by its URL, of the blocking face: redis-py connects when it makes a client, and we do not yet."""
+    """A cluster by its URL, for the blocking face. redis-py connects when it makes a client: this makes it later."""
 
     def __init__(self, url: str, others: Sequence[tuple[str, int]], options: dict[str, Any]) -> None:
         self._url = url
@@ -45,48 +45,38 @@ class LaterCluster:
                     node.redis_connection.connection_pool.disconnect()
 
 
-def transport_of(client: object) -> Transport:
+def transport_of(client: Any) -> Transport:
     """Return the transport of a blocking client."""
     if isinstance(client, LaterCluster):
         from redis_counters.drivers.redis_py.cluster import Cluster
 
         return Cluster(client.open, client.options, client.addresses)
-    if _is_cluster(client):
+    if _is_cluster(client, asyncio=False):
         from redis_counters.drivers.redis_py.cluster import Cluster
 
-        _check_face(client, asyncio=False)
-        cluster: Any = client
-        check_encoding(cluster.get_connection_kwargs())
-        return Cluster(lambda: cluster, cluster.get_connection_kwargs())
-    pool = pool_of(client)
-    _check_face(client, asyncio=False)
-    check_encoding(getattr(pool, "connection_kwargs", {}))
-    return Single(client)  # type: ignore[arg-type]
+        return Cluster(lambda: client, client.get_connection_kwargs())
+    return Single(client)
 
 
-def transport_of_asyncio(client: object) -> AwaitedTransport:
+def transport_of_asyncio(client: Any) -> AwaitedTransport:
     """Return the transport of a client of redis.asyncio."""
-    if _is_cluster(client):
+    if _is_cluster(client, asyncio=True):
         from redis_counters.drivers.redis_py.cluster_asyncio import ClusterAsyncio
 
-        _check_face(client, asyncio=True)
-        cluster: Any = client
-        check_encoding(cluster.get_connection_kwargs())
-        return ClusterAsyncio(cluster)
-    pool = pool_of(client)
-    _check_face(client, asyncio=True)
-    check_encoding(getattr(pool, "connection_kwargs", {}))
-    return SingleAsyncio(client)  # type: ignore[arg-type]
+        return ClusterAsyncio(client)
+    return SingleAsyncio(client)
 
 
-def _is_cluster(client: object) -> bool:
-    """True for a RedisCluster of either face; not for its pipeline, which is one too."""
-    return (
-        hasattr(client, "nodes_manager") and hasattr(client, "get_primaries") and not hasattr(client, "command_stack")
-    )
+def _is_cluster(client: Any, *, asyncio: bool) -> bool:
+    """True for a RedisCluster, False for a client of one server. Raises UsageError for what is no client of this face.
 
-
-def _check_face(client: object, *, asyncio: bool) -> None:
+    A pipeline of a cluster is a RedisCluster too, and no client.
+    """
+    is_cluster = hasattr(client, "nodes_manager") and hasattr(client, "get_primaries")
+    is_cluster = is_cluster and not hasattr(client, "command_stack")
+    pool = None if is_cluster else pool_of(client)
     if is_asyncio(client) != asyncio:
         face, other = ("redis.asyncio", "redis_counters.asyncio") if not asyncio else ("redis", "redis_counters")
         raise UsageError(f"client is one of {face}: use {other}.Counters with it")
+    check_encoding(client.get_connection_kwargs() if is_cluster else getattr(pool, "connection_kwargs", {}))
+    return is_cluster
