@@ -14,26 +14,26 @@ from redis_counters.events import EventKind
 from redis_counters.protocol.core import Core
 
 FAILURES = 5  # in a row open it
-REST = 2  # seconds until a read may try again
+OPEN_S = 2  # until a read may try again
 
 
 class Breaker:
-    """Knows how reads and flushes went."""
+    """The circuit breaker of one client; reads and flushes say how they went."""
 
     def __init__(self, core: Core) -> None:
         from circuitbreaker import CircuitBreaker
 
         self.core = core
-        self.circuit = CircuitBreaker(FAILURES, REST, Unavailable)
+        self.circuit = CircuitBreaker(FAILURES, OPEN_S, Unavailable)
         self.until = 0.0  # then a read may try again; its own clock may stand still in tests
         self.failing = False  # the last that was heard of Redis was a failure
-        self.told = False  # that it is open
+        self.reported = False  # that it is open
 
     def check(self) -> None:
         """Raises Unavailable while it is open."""
         if self.failing and self._open and monotonic() < self.until:
             raise Unavailable(
-                f"Redis has failed {self.circuit.failure_count} times in a row and is not asked for {REST:g} s "
+                f"Redis has failed {self.circuit.failure_count} times in a row and is not asked for {OPEN_S:g} s "
                 f"(only get with max_age=float('inf') answers, by what is known): {self.circuit.last_failure}"
             )
 
@@ -44,12 +44,12 @@ class Breaker:
         with suppress(Unavailable), self.circuit:  # where the exception passes, it is counted
             raise kept
         kept.__traceback__ = kept.__context__ = None
-        self.until = monotonic() + REST
-        if not self._open or self.told:
+        self.until = monotonic() + OPEN_S
+        if not self._open or self.reported:
             return False
-        self.told = True
+        self.reported = True
         self.core.report(
-            EventKind.BREAKER_OPENED, f"{error}; it is asked only every {REST:g} s, reads fail at once meanwhile"
+            EventKind.BREAKER_OPENED, f"{error}; it is asked only every {OPEN_S:g} s, reads fail at once meanwhile"
         )
         return True
 
@@ -63,8 +63,8 @@ class Breaker:
             return False
         self.failing = False
         self.circuit.reset()
-        if not self.told:
+        if not self.reported:
             return False
-        self.told = False
+        self.reported = False
         self.core.report(EventKind.BREAKER_CLOSED, "Redis answers again")
         return True

@@ -23,7 +23,7 @@ __all__ = ["EmbeddedServer", "find_server"]
 
 _START_TIMEOUT = 10.0
 _POLL = 0.005
-_LONGEST_PATH = 99  # the kernel takes 107 bytes on Linux, 103 on macOS
+_MAX_PATH = 99  # the kernel takes 107 bytes on Linux, 103 on macOS
 
 
 def find_server() -> Path:
@@ -61,7 +61,7 @@ class EmbeddedServer:
 
     @classmethod
     def start(cls, binary: Path | None = None, *arguments: str) -> EmbeddedServer:
-        """Start a server (``find_server()`` if no binary is told) with extra arguments, and return when it answers.
+        """Start a server (``find_server()`` if no binary is given) with extra arguments, and return when it answers.
 
         Raises: UsageError if there is no server, Unavailable, with the last lines of its log, if it does not start.
         """
@@ -100,7 +100,7 @@ class EmbeddedServer:
 def _private_directory() -> Path:
     """Make a directory of mode 0700 whose path leaves room for a socket: in /tmp where TMPDIR is too long."""
     directory = tempfile.mkdtemp(prefix="rc-")
-    if len(os.fsencode(directory)) + len("/s") > _LONGEST_PATH:
+    if len(os.fsencode(directory)) + len("/s") > _MAX_PATH:
         os.rmdir(directory)
         directory = tempfile.mkdtemp(prefix="rc-", dir="/tmp")
     return Path(directory)
@@ -119,7 +119,7 @@ def _await(process: Supervised, binary: Path, path: Path) -> None:
 
 
 def _process_id(path: Path) -> int | None:
-    """Return the process id that the server tells, None if nothing answers yet."""
+    """Return the process id in the server's INFO, None if nothing answers yet."""
     reply = b""
     try:
         with socket.socket(socket.AF_UNIX) as connection:

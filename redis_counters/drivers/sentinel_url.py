@@ -24,7 +24,7 @@ _LOGIN = {"sentinel_username": "username", "sentinel_password": "password"}
 
 
 class SentinelUrl(NamedTuple):
-    """Whom to ask, for what, and with which options Redis is spoken to then."""
+    """The Sentinels to ask, the service to ask for, and the options for Redis itself."""
 
     sentinels: list[tuple[str, int]]
     service: str
@@ -69,7 +69,7 @@ def _address(place: str, which: str) -> tuple[str, int]:
 
 
 def _options(query: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return what the Sentinels are told, and what Redis is."""
+    """Return the options for the Sentinels, and those for Redis."""
     options: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name in options:

@@ -1,4 +1,4 @@
-"""What the drivers need of whatever speaks to Redis: few calls, so that another client library could stand here.
+"""The interface of the drivers to Redis: few calls, so that another client library could stand here.
 
 `redis_py` has them for one server and for a cluster. Commands go out as `protocol.commands` has them; an answer is what
 Redis says, in bytes, an `ErrorReply`, or a `NoAnswer`. What a transport raises is one of our errors, or one that
@@ -23,7 +23,7 @@ class Meanwhile(NamedTuple):
 
 
 class Lane(Protocol):
-    """What several commands are on their way on; their answers come in the order in which they were sent."""
+    """A connection, or several, with commands in flight; answers come in the order of the commands."""
 
     def send(self, command: Command, text: bool) -> None: ...
 
@@ -38,7 +38,7 @@ class Lane(Protocol):
 
 
 class Asking(Protocol):
-    """What may be asked."""
+    """Answers commands."""
 
     def ask(self, commands: Sequence[Command], deadline: Deadline | None = None) -> list[object]:
         """Return the answers to commands that may be repeated, in order, `CALL_TIMEOUT` from now at the latest.
@@ -67,7 +67,7 @@ class Transport(Asking, Protocol):
         """How many seconds an answer is waited for; None if the client sets no limit."""
 
     def disconnect_idle(self) -> None:
-        """Connections that nobody uses are closed."""
+        """Idle connections are closed."""
 
     def begin_in_child(self) -> None:
         """After a fork nothing of the parent's is used."""
@@ -101,4 +101,4 @@ class AwaitedTransport(Protocol):
         """All connections are closed."""
 
     async def end(self) -> None:
-        """What it made besides the client is closed."""
+        """Everything that it made besides the client is closed."""

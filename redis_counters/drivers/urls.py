@@ -1,4 +1,4 @@
-"""From a URL to a client of redis-py, in either face, and what has to end together with it."""
+"""From a URL to a client of redis-py, in either face, and to what ends together with it."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _check(scheme: str, url: str) -> None:
 def _cluster(url: str, *, asyncio: bool) -> Any:
     """Return a client of redis.asyncio, or what makes one of redis when it is needed: that connects at once.
 
-    Several servers may be named, host:port,host:port: the first that answers tells of all.
+    Several servers may be named, host:port,host:port: the first that answers knows the others.
     """
     scheme, _, rest = url.partition("://")
     credentials, at, place = rest.rpartition("@")
@@ -249,7 +249,7 @@ def _fake(name: str, *, asyncio: bool) -> Any:
 
 
 def forget_memory(name: str) -> None:
-    """What ``memory://name`` held is gone, when the last client of it is."""
+    """The contents of ``memory://name`` are gone, when the last client of it is."""
     _memories.pop(name, None)
 
 

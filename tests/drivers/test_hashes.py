@@ -14,7 +14,7 @@ import redis
 from redis_counters import Counters
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.redis_py.clients import take_connection
-from redis_counters.drivers.redis_py.hashes import LONGEST_KNOWN, MOST_KNOWN, Hashes
+from redis_counters.drivers.redis_py.hashes import MAX_KNOWN, MAX_KNOWN_ANSWER, Hashes
 from redis_counters.protocol.wire.commands import Command, Question, Script
 from tests.servers import RealServer
 from tests.waiting import PATIENCE
@@ -199,14 +199,14 @@ def test_only_so_much_is_kept(odd: Odd) -> None:
         return fields
 
     assert asked(b"small", b"1") is asked(b"small", b"1")
-    long = b"1" * LONGEST_KNOWN
+    long = b"1" * MAX_KNOWN_ANSWER
     assert asked(b"long", long) == asked(b"long", long) == {b"+": long}
     assert asked(b"long", long) is not asked(b"long", long)
     small = asked(b"small", b"1")
-    for number in range(2 * MOST_KNOWN // 10_000):
+    for number in range(2 * MAX_KNOWN // 10_000):
         asked(b"%d" % number, b"1" * 10_000)
     assert asked(b"small", b"1") == small
-    assert hashes._size <= MOST_KNOWN
+    assert hashes._size <= MAX_KNOWN
 
 
 def test_a_page_costs_no_script(any_server: RealServer) -> None:

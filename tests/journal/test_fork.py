@@ -124,7 +124,7 @@ ORPHANED = program(
     before="""
 import redis_counters.drivers.journal.client
 
-redis_counters.drivers.journal.client.SEEK = 0.0
+redis_counters.drivers.journal.client.SEEK_S = 0.0
 
 async def count_on(counters, living, address, whole):
     global url
@@ -227,7 +227,7 @@ def test_a_copy_that_fails(any_server: RealServer, tmp_path: Path, monkeypatch: 
     status = path.stat()
     inherited = {(status.st_dev, status.st_ino)}
     monkeypatch.setattr(locks, "_inherited_inodes", inherited)
-    monkeypatch.setattr(journal, "SEEK", 0.0)
+    monkeypatch.setattr(journal, "SEEK_S", 0.0)
     events: list[Event] = []
 
     def full(*_: object) -> None:

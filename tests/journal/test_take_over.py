@@ -93,7 +93,7 @@ def test_killed_while_others_run(
     any_server: RealServer, tmp_path: Path, face: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client that has looked already, and only counts, takes over what is killed later; nothing need be started."""
-    monkeypatch.setattr(journal, "SEEK", 0.05)
+    monkeypatch.setattr(journal, "SEEK_S", 0.05)
     events: list[Event] = []
 
     async def main() -> None:

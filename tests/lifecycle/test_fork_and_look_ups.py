@@ -50,7 +50,7 @@ def looking_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
 
 def test_a_fork_waits_for_a_look_up(looking_up: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever looks up, of this library or not: the child begins when it is over."""
-    monkeypatch.setattr(fork_hooks, "LONGEST_WAIT", PATIENCE)
+    monkeypatch.setattr(fork_hooks, "MAX_WAIT_S", PATIENCE)
     over = threading.Event()
 
     def answer() -> None:
@@ -73,7 +73,7 @@ def test_a_fork_does_not_wait_for_a_name_server(looking_up: Callable[[], None]) 
     took = time.monotonic() - began
     assert fork_hooks._somebody_looks_up()
     ended_well(child)
-    assert took >= fork_hooks.LONGEST_WAIT
+    assert took >= fork_hooks.MAX_WAIT_S
 
 
 def test_the_codec_of_host_names_is_there() -> None:

@@ -1,7 +1,7 @@
-"""The journal of one client: what changed is written down, and what killed processes left is taken over.
+"""The journal of one client: it records changes, and takes over the journals of killed processes.
 
-Drivers lock and wait; this is told to do one thing at a time. Recording has three steps: ``take`` and ``settle`` need
-the core, ``write`` must not hold it up.
+Drivers lock and wait; each method here does one thing. Recording has three steps: ``take`` and ``settle`` need the
+core, ``write`` must not hold it up.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from redis_counters.protocol.journal.recorder import Recorder
 from redis_counters.protocol.journal.recovery import Orphan
 from redis_counters.protocol.wire.values import Name, name_bytes
 
-REST = 1.0  # seconds until a journal that could not be written is tried again
-SEEK = 60.0  # seconds until a client looks again for what killed processes left
+RETRY_S = 1.0  # until a journal that could not be written is tried again
+SEEK_S = 60.0  # between looks for the journals of killed processes
 
 
 class Writing(NamedTuple):
@@ -51,7 +51,7 @@ class Journal:
         self.orphans: list[tuple[Orphan, JournalFile]] = []
         self.empty: list[JournalFile] = []  # not needed any more
         self.making = threading.Lock()
-        self.seek_at = float("-inf")  # for what killed processes left
+        self.seek_at = float("-inf")  # for journals of killed processes
         self.failing = False
         self.retry_at = float("-inf")
         self.closed = False
@@ -61,7 +61,7 @@ class Journal:
         self.retry_at = float("-inf")
 
     def unknown(self) -> None:
-        """Whoever wrote, if somebody did, will never say how it went."""
+        """The outcome of a write that may have been in flight will never be known."""
         for recorder in (self.core.recorder, *(orphan.recorder for orphan in self.core.orphans)):
             if recorder is not None:
                 recorder.put_back(unknown=True)
@@ -73,7 +73,7 @@ class Journal:
 
     @property
     def may_seek(self) -> bool:
-        """It is time to look for what killed processes left, again: others may be killed at any time."""
+        """True if it is time to look for journals of killed processes: one may be killed at any time."""
         return not self.closed and self.core.clock() >= self.seek_at
 
     # -- recording
@@ -147,12 +147,12 @@ class Journal:
     def _failed(self, recorder: Recorder, file: JournalFile | None, error: BaseException) -> None:
         if isinstance(error, Gone):
             if file is None or file is not self._find(recorder):
-                return  # somebody else has noticed
+                return  # another thread has noticed
             self._forget(file)
             file.remove()
             recorder.start_over()  # the next is written to a new file, and from the beginning
         else:
-            self.retry_at = self.core.clock() + REST
+            self.retry_at = self.core.clock() + RETRY_S
         self.core.journal_failures += 1
         if not self.failing:
             self.failing = True
@@ -165,11 +165,11 @@ class Journal:
             self.failing = False
             self.core.report(EventKind.JOURNAL_RECOVERED, f"{self.directory} can be written again")
 
-    # -- what killed processes left
+    # -- journals of killed processes
 
     def sought(self) -> None:
-        """Somebody has looked: it is not time to do so for a while."""
-        self.seek_at = self.core.clock() + SEEK
+        """The directory was searched: the next search is due in a while."""
+        self.seek_at = self.core.clock() + SEEK_S
 
     def seek(self) -> tuple[list[tuple[Orphan, JournalFile]], list[Event]]:
         """Return the journals of processes that are gone, locked; and what happened. Touches nothing of the core."""
@@ -201,7 +201,7 @@ class Journal:
         return found, events
 
     def adopt(self, found: list[tuple[Orphan, JournalFile]], events: list[Event]) -> None:
-        """What was found is told from the next round on. The core is the caller's."""
+        """The totals found are sent from the next round on. The core is the caller's."""
         self.sought()
         self.orphans += found
         self.core.orphans += [orphan for orphan, _file in found]
@@ -221,7 +221,7 @@ class Journal:
     # -- the end
 
     def close(self) -> None:
-        """Nothing is recorded any more: journals that are needed are left for whoever comes next, others removed."""
+        """Nothing is recorded any more: journals that are needed are left for the next client, others removed."""
         self.closed = True
         writer = self.core.writer
         own = self.files.get(self.core.recorder) if self.core.recorder is not None else None

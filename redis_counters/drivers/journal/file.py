@@ -5,7 +5,7 @@
 ``rc-<token>.lock``     locked by the process that owns the journal, as long as it lives; how far it was written
 ``rc-<token>.new``      a journal that is being made: it becomes one by its name, with all its tables
 ``rc-<token>.mended``   what is whole in a damaged journal: it takes its place when that is set aside
-``*.damaged``           a journal that was damaged, as it was found; nobody touches it any more
+``*.damaged``           a journal that was damaged, as it was found; it is left alone
 =====================  ===================================================================================
 """
 
@@ -38,11 +38,11 @@ from redis_counters.drivers.journal.salvage import Reading, examine
 from redis_counters.protocol.journal.changes import Changes, Stored
 
 Error = (OSError, sqlite3.Error)
-"""What a journal that cannot be written, or read, raises."""
+"""The errors of a journal that cannot be written, or read."""
 
 
 class Gone(OSError):  # noqa: N818 - the names say what happened, as in errors.py
-    """Somebody has removed the journal: what is written to it would not outlive the process."""
+    """The journal was removed: what is written to it would not outlive the process."""
 
 
 class JournalFile:
@@ -183,9 +183,9 @@ class JournalFile:
     # -- reading
 
     def load(self, namespace: bytes, region: bytes) -> Reading | None:
-        """Return what may be told of it, None if it belongs to another namespace or region. Raises `Error`.
+        """Return what may be sent of it, None if it belongs to another namespace or region. Raises `Error`.
 
-        If it was damaged, it is set aside, and this is a journal of what may be told (if there is anything).
+        If it was damaged, it is set aside, and this becomes a journal of what may be sent (if there is anything).
         """
         with locks.guard, self.mutex:
             mark = read_mark(self.lock)
@@ -271,7 +271,7 @@ def sweep(directory: Path) -> list[Path]:
                         try:
                             if not finished(path.with_suffix(".journal")):
                                 unlink(*parts(path))
-                        finally:  # else nobody else could take it as long as this process lives
+                        finally:  # else no other process could take it as long as this one lives
                             os.close(lock)
     # To open a pipe, say, would take for ever.
     return sorted(path for path in directory.glob("rc-*.journal") if path.is_file())

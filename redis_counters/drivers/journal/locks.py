@@ -1,9 +1,9 @@
-"""Which journals this process owns: locks that tell others so, and what becomes of them in a fork.
+"""The journals that this process owns: locks say so to other processes. And what becomes of them in a fork.
 
 POSIX locks do not exclude their own process, are lost when the process closes *any* descriptor of the file, and are
 not inherited by fork. So a process keeps a list of what it holds, and opens a lock file that it holds never again.
 
-A child of a fork neither uses nor closes what its parent had open. It may take its parent's journal over as anybody
+A child of a fork neither uses nor closes what its parent had open. It may take its parent's journal over as any process
 may, once the parent is gone; but to the child's SQLite that file, by its inode, is for ever one that a connection of
 this process has locked. So it goes on in a copy, which takes the place of the file.
 """
@@ -21,11 +21,11 @@ from typing import Protocol
 
 from redis_counters.drivers.process import fork_hooks
 
-PATIENCE = 5.0  # seconds that a fork waits for a journal that is being written
+FORK_TIMEOUT_S = 5.0  # that a fork waits for a journal that is being written
 
 
 class Owned(Protocol):
-    """What a fork has to know of a journal."""
+    """A journal, as a fork sees it."""
 
     mutex: threading.Lock
     inode: tuple[int, int]
@@ -41,7 +41,7 @@ _inherited_inodes: set[tuple[int, int]] = set()  # of what SQLite takes for open
 
 
 def lock(path: Path) -> int | None:
-    """Return a descriptor of the file, locked; None if somebody has it, or is removing it. `guard` is held."""
+    """Return a descriptor of the file, locked; None if another process has it, or is removing it. `guard` is held."""
     with contextlib.suppress(FileNotFoundError):
         status = os.stat(path)
         if (status.st_dev, status.st_ino) in _held:
@@ -68,7 +68,7 @@ def hold(descriptor: int, journal: Owned) -> None:
 
 
 def let_go(descriptor: int) -> None:
-    """The lock is nobody's."""
+    """The lock is free."""
     _held.pop(_identity(descriptor), None)
     os.close(descriptor)
 
@@ -92,14 +92,14 @@ def inode(path: Path) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-# A lock of SQLite's that another thread holds at the fork would stay locked in the child. So nobody is in there then.
+# A lock of SQLite's that another thread holds at the fork would stay locked in the child. So no thread holds one then.
 
 _stopped: list[threading.Lock] = []
 
 
 def _before_fork() -> None:
-    guard.acquire(timeout=PATIENCE)
-    _stopped.extend(file.mutex for file in list(_held.values()) if file.mutex.acquire(timeout=PATIENCE))
+    guard.acquire(timeout=FORK_TIMEOUT_S)
+    _stopped.extend(file.mutex for file in list(_held.values()) if file.mutex.acquire(timeout=FORK_TIMEOUT_S))
 
 
 def _after_fork_in_parent() -> None:
@@ -110,7 +110,7 @@ def _after_fork_in_parent() -> None:
 
 
 def _after_fork_in_child() -> None:
-    """What the parent has open is the parent's: here it is neither used nor closed, not even at the end."""
+    """Files that the parent has open are neither used nor closed here, not even at the end."""
     global guard  # noqa: PLW0603 - the old one may be held by a thread that is not here
     guard = threading.RLock()
     _stopped.clear()

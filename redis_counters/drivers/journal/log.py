@@ -1,4 +1,4 @@
-"""What stands in SQLite's log behind a frame that is damaged: SQLite itself drops that in silence.
+"""SQLite's log, also behind a frame that is damaged: SQLite itself drops that in silence.
 
 Each frame of a ``-wal`` has a checksum that goes on from the one of the frame before, so a reader stops at the first
 that is wrong. Most of what follows is whole, and pages are written again and again. So the log is made anew with

@@ -2,7 +2,7 @@
 
 A file that was cut between two transactions is a whole, older one, and so is a log behind a bit that flipped, for
 SQLite drops all that follows. Only another place knows that there was more, and whether it matters: what was in the
-older state may have moved to another place since, and been told from there.
+older state may have moved to another place since, and been sent from there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CHECK = struct.Struct(">I")
 
 
 class Mark(NamedTuple):
-    """What the journal had when it was written last. Rounds are transactions, but for those of single calls."""
+    """The state of the journal when it was written last. Rounds are transactions, but for those of single calls."""
 
     rounds: int = 0
     calls: int = 0  # the number of the last call that is recorded by itself, or was

@@ -1,7 +1,7 @@
 """The names of a journal's files, and what becomes of them; each step may be the last one of this process.
 
 A damaged journal is set aside by its name. What is whole in it, if anything is, stands in a file of its own before:
-when the damaged one has its new name, that takes the old one, or whoever comes next sees to it.
+when the damaged one has its new name, that takes the old one; if this is interrupted, the next process does it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from pathlib import Path
 
 
 def finished(path: Path) -> bool:
-    """It is there, if it is not because somebody was interrupted who set it aside; return whether it is there."""
+    """Return whether it is there, after finishing what an interrupted process began when it set it aside."""
     if not path.exists() and path.with_suffix(".mended").exists():
         finish(path, last(path))
     return path.exists()
 
 
 def finish(path: Path, aside: Path) -> None:
-    """What was mended takes the place of the file that is set aside; its log goes with it."""
+    """The mended file takes the place of the one that is set aside; its log goes with it."""
     set_aside(path, aside, ("-wal", "-shm"))
     os.rename(path.with_suffix(".mended"), path)
     sync(path.parent)

@@ -1,7 +1,7 @@
-"""Reading a journal of which nothing is sure: what is whole in it, and what is wrong with it.
+"""Reading a journal that may be damaged: the rows that are whole, and what is wrong with it.
 
-Every row is looked at by itself, so that one that is damaged takes no other with it. Whether rows are missing, or are
-as they were before, says the row of table ``state``; whether all of it is as it was before, the mark.
+Every row is checked by itself, so that a damaged one takes no other with it. The row of table ``state`` says whether
+rows are missing, or are as they were before; the mark says whether the whole file is as it was before.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from redis_counters.protocol.write.slot_totals import SlotKind
 
 @dataclass
 class Found:
-    """What is whole in a journal."""
+    """The rows of a journal that are whole, and its problems."""
 
     stored: Stored = field(default_factory=lambda: Stored(b"", b"", always=False))
     about: dict[bytes, Any] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class _Sum:
 
 
 def _rows(connection: sqlite3.Connection, sql: str, found: Found) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows that can be had, and note why others cannot."""
+    """Yield the rows that can be read, and note why others cannot."""
     try:
         yield from connection.execute(sql)
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter is raised for its words, or for names
@@ -128,7 +128,7 @@ def _as_written(table: str, row: tuple[Any, ...]) -> bool:
 
 
 def _take(found: Found, table: str, columns: tuple[Any, ...]) -> None:
-    """The row is in what was found."""
+    """Add a row to what was found."""
     stored = found.stored
     if table == "state":
         _one, rounds, calls, sums = columns
@@ -158,7 +158,7 @@ def _take(found: Found, table: str, columns: tuple[Any, ...]) -> None:
 
 
 def _weigh(found: Found, sums: dict[str, _Sum]) -> None:
-    """Whether rows are missing, or as they were before, is known."""
+    """Compare with table ``state``: are rows missing, or as they were before?"""
     calls, state = found.stored.calls, found.state
     about = found.about
     if found.ours:
@@ -184,7 +184,7 @@ def _weigh(found: Found, sums: dict[str, _Sum]) -> None:
 
 
 def _make_sense(found: Found) -> None:
-    """What no recorder ever kept is not in what was found."""
+    """Leave out rows that no recorder ever kept."""
     stored = found.stored
     for number in list(stored.actors):
         problem = _senseless(stored, stored.actors[number])
@@ -211,6 +211,6 @@ def _senseless(stored: Stored, actor: StoredActor) -> str:
     if head.unanswered and latest > head.base:
         for kind, each in zip(SlotKind, actor.flushes[latest][1], strict=True):
             for key, total in each.items():
-                if (kind, key) not in actor.slots:  # it is as much as the flush told, or more
+                if (kind, key) not in actor.slots:  # it is as much as the flush sent, or more
                     actor.slots[kind, key] = Slot(total, 0, 0)
     return ""

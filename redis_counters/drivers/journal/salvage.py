@@ -1,7 +1,7 @@
-"""What may be told of a journal that was damaged: all that is whole in it, and nothing that may count twice.
+"""What may be sent of a damaged journal: all that is whole in it, and nothing that may count twice.
 
-A journal that lacks its end is an old one, and what an old one has may have moved since, to another slot that was
-told. `Mark.turn` and `Mark.moved` say up to when it had not. A file whose pages are damaged may show, beside what it
+A journal that lacks its end is an old one, and its totals may have moved since, to another slot that was sent.
+`Mark.turn` and `Mark.moved` say up to when it had not. A file whose pages are damaged may show, beside what it
 lacks, rows as they were before; of such a file more is left out. What is left out is in the file that is kept.
 """
 
@@ -31,7 +31,7 @@ _FIRST = 100  # bytes of the file that say what it is
 
 @dataclass
 class Reading:
-    """What may be told of a journal; None: nothing. ``damage``: what is wrong with it, for people, or nothing.
+    """What may be sent of a journal; None: nothing. ``damage``: what is wrong with it, for people, or nothing.
 
     ``connection``: to the file, if it was opened. To close it may write to the file.
     """
@@ -42,7 +42,7 @@ class Reading:
 
 
 def examine(path: Path, mark: Mark | None, wanted: tuple[bytes, bytes] | None = None) -> Reading:
-    """Return what may be told; the file and its log stay as they are.
+    """Return what may be sent; the file and its log stay as they are.
 
     ``wanted``: namespace and region; of a journal of others nothing else is read, for it is met again and again.
     Raises `OSError`, `sqlite3.Error` if it cannot be had now.
@@ -91,7 +91,7 @@ def _whole(found: Found, mark: Mark | None) -> bool:
 
 
 def _best(found: list[Found], mark: Mark | None, *, headed: bool) -> Reading:
-    """Return as much as can be told."""
+    """Return as much as can be sent."""
     problem = "" if headed else "it is no journal of this version, or its first page is damaged"
     if not problem:
         problem = next(iter(found[0].problems), "") or (found[0].missing(mark) if mark is not None else "")
@@ -111,7 +111,7 @@ def _amount(stored: Stored) -> int:
 
 
 def _safe(found: Found, mark: Mark | None) -> Stored:
-    """Return what can be told of a journal that is not whole without counting anything twice."""
+    """Return what can be sent of a journal that is not whole, without counting anything twice."""
     old = found.sound and found.summed  # all of it is as it was at one time
     if mark is None:
         current, turn, moved, counted = old and not found.problems, _NEVER, _NEVER, _NEVER

@@ -1,8 +1,7 @@
-"""What is done when a process ends.
+"""The end of a process: clients are closed, then embedded servers.
 
-Clients deliver what they have when the hooks of `atexit` run that were registered after them; those may count too. So
-they are closed by one hook that was registered when this library was imported, which runs after all of these; and what
-was started for clients (an embedded server) is ended after them.
+Hooks of `atexit` that were registered after a client may count too. So clients are closed by one hook, registered when
+this library is imported, which runs after all of these; an embedded server is ended after the clients.
 
 Children of multiprocessing end by ``os._exit`` and run no hook of `atexit` (before Python 3.14), but finalizers of
 their own.

@@ -1,9 +1,9 @@
-"""A client that nobody holds any more, and nobody has closed: users are warned, as of an open file, and it is ended.
+"""Finalizer of unclosed clients: ResourceWarning, as for an open file, then shutdown.
 
-What is told here by the garbage collector may be told in any thread and at any point, also where that thread holds a
-lock. So nothing may be waited for, and no thread be started: the client's own background does the rest.
+The garbage collector may call it in any thread and at any point, also where that thread holds a lock. So it waits for
+nothing, and starts no thread: the client's own background does the rest.
 
-An error that a client keeps must not hold it: a traceback has the frames of all who called, with the clients in them.
+An error that a client keeps must not hold the client: a traceback has the frames of all callers, with clients in them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ E = TypeVar("E", bound=CounterError)
 
 
 def when_dropped(face: object, end: Callable[[], bool]) -> None:
-    """If nobody holds the face any more, ``end()`` is called, and says whether there was something to end."""
+    """When the face is garbage, ``end()`` is called, and returns whether there was something to end."""
     weakref.finalize(face, _dropped, repr(face), end).atexit = False
 
 
 def without_traceback(error: E) -> E:
-    """Return the same error, without where it came up."""
+    """Return a copy of the error without its traceback."""
     return copy.copy(error)
 
 

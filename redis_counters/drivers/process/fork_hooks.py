@@ -1,10 +1,10 @@
-"""What begins anew in the child of a fork, of either face; and what a fork waits for.
+"""Forks: clients of either face begin anew in the child, and a fork waits for look-ups of hosts.
 
 A process knows itself by a sign that no child inherits (`wiped_page`), else by its id. Where Python forks, its hook
-begins anew at once. Where something else does, whoever counts, flushes, reads or does anything else first in the child
-notices: each of these calls `notice` before it touches anything, above all a lock.
+begins anew at once. Where other code forks, the first call in the child that counts, flushes, reads or does anything
+else notices: each of these calls `notice` before it touches anything, above all a lock.
 
-A thread that looks a host up has locks that nobody can renew in the child: those of glibc (2.36: in resolv_conf.c,
+A thread that looks a host up has locks that cannot be renewed in the child: those of glibc (2.36: in resolv_conf.c,
 for the time of a `stat`), and that of the import of the codec. A child that inherits one held would never look up a
 host. So the codec is imported here, and a fork waits until no thread is seen looking up. That leaves a moment between
 looking and forking; to close it, all that connects would have to take a lock, of this library and of others.
@@ -25,18 +25,18 @@ from typing import Protocol
 from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.process.wiped_page import new_sign, wiped
 
-LONGEST_WAIT = 0.2  # seconds: while an answer of the name server is awaited, these locks are free
+MAX_WAIT_S = 0.2  # while an answer of the name server is awaited, these locks are free
 
 _look_up = socket.getaddrinfo.__code__
 
 
 class Forked(Protocol):
-    """What would go on as its parent's."""
+    """An object that begins anew in a child."""
 
     def after_fork_in_child(self) -> None: ...
 
 
-here = new_sign()  # this process has begun by itself, as far as can be told without asking for its id
+here = new_sign()  # this process has begun by itself, as far as can be seen without asking for its id
 here.value = True
 
 _process = os.getpid()  # the one that has begun
@@ -46,27 +46,27 @@ _beginning: dict[int, threading.RLock] = {}  # by process: a lock of the parent'
 
 
 def begin_anew(each: Forked) -> None:
-    """It is told in the child of every fork from now on."""
+    """It begins anew in the child of every fork from now on."""
     _forked.add(each)
 
 
 def forget(each: Forked) -> None:
-    """It is not told any more."""
+    """It does not begin anew any more."""
     _forked.discard(each)
 
 
-def before_all(tell: Callable[[], None]) -> None:
-    """``tell()`` is called in the child of every fork from now on, before anybody begins anew."""
-    _first.append(tell)
+def before_all(hook: Callable[[], None]) -> None:
+    """``hook()`` is called in the child of every fork from now on, before all others begin anew."""
+    _first.append(hook)
 
 
 def begun() -> bool:
-    """False in the child of a fork, until everybody has begun anew there."""
+    """False in the child of a fork, until all have begun anew there."""
     return bool(here) and (wiped(here) or os.getpid() == _process)
 
 
 def notice() -> None:
-    """This process is itself: if it was forked, and nobody has noticed yet, everybody has begun anew.
+    """If this process was forked, and that was not noticed yet, all begin anew.
 
     Threads that come at once wait for the first. Interrupted, it is done again, from the start.
     """
@@ -78,8 +78,8 @@ def notice() -> None:
 
 def _begin_all_anew() -> None:
     global _process
-    for tell in _first:
-        tell()
+    for hook in _first:
+        hook()
     for each in list(_forked):
         each.after_fork_in_child()
     _process, here.value = os.getpid(), True
@@ -88,11 +88,11 @@ def _begin_all_anew() -> None:
 def _after_fork_in_child() -> None:
     if not wiped(here):
         here.value = False
-    notice()  # nothing is left to do if somebody was faster, in a hook that comes before this one
+    notice()  # nothing is left to do if a hook before this one has noticed
 
 
 def _before_fork() -> None:
-    end = monotonic() + LONGEST_WAIT
+    end = monotonic() + MAX_WAIT_S
     while _somebody_looks_up() and monotonic() < end:
         time.sleep(0.0001)
 

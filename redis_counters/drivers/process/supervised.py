@@ -89,7 +89,7 @@ class Supervised:
             try:
                 self._process.wait(_KILL_TIMEOUT)
             finally:
-                if not self.ended():  # somebody killed the shell, which left the command alone
+                if not self.ended():  # the shell was killed, and has left the command alone
                     os.kill(self.pid, signal.SIGKILL)
                     shutil.rmtree(self.log.parent, ignore_errors=True)
                 self._close()

@@ -1,4 +1,4 @@
-"""What a client of redis-py must not take along: locks and connections into a forked child, or into another event loop.
+"""A client of redis-py in a forked child, or in another event loop: it has new locks and connections there.
 
 redis-py notices a fork and starts its pool anew, but (8.1) takes the pool's lock for that, which a thread may hold that
 exists only in the parent. redis.asyncio does not notice: parent and child would write into the same connections, and
@@ -34,7 +34,7 @@ def begin_in_child(client: Client) -> None:
 
 
 def renew_locks(client: Client, *, of_threads: bool = True) -> None:
-    """No lock of the client, its pool and what belongs to them is held by anybody, or belongs to an event loop.
+    """No lock of the client, of its pool and of their objects is held, or belongs to an event loop.
 
     ``of_threads``: also those of threads, which are only left behind by a fork: in the same process other clients of
     the same ``memory://`` may hold them.
@@ -49,14 +49,14 @@ def renew_locks(client: Client, *, of_threads: bool = True) -> None:
             setattr(owner, name, renewed[id(value)])
         elif type(value) is threading.Condition and of_threads:
             conditions.append(value)
-    for condition in conditions:  # in place, with the lock that it shares with others; nobody waits for it
+    for condition in conditions:  # in place, with the lock that it shares with others; no thread waits for it
         condition.__init__(renewed.get(id(condition._lock)))
 
 
 def drop_connections(client: Client, *, of_parent: bool) -> None:
     """The client of redis.asyncio makes new connections from now on, and its locks belong to no event loop yet.
 
-    So do the clients of the Sentinels, if these tell it where the primary is.
+    So do the clients of its Sentinels, if it asks any for the primary.
     """
     pool: Any = client.connection_pool
     for sentinel in getattr(getattr(pool, "sentinel_manager", None), "sentinels", ()):
@@ -73,7 +73,7 @@ def drop_connections(client: Client, *, of_parent: bool) -> None:
 
 
 def drop_connections_of_nodes(cluster: Any, *, of_parent: bool) -> None:
-    """As `drop_connections`, for what a cluster's client of redis.asyncio has at its nodes."""
+    """As `drop_connections`, for the nodes of a cluster's client of redis.asyncio."""
     for node in (*cluster.get_nodes(), *cluster.nodes_manager.startup_nodes.values()):
         held = compat.forget_connections(node)
         if of_parent:

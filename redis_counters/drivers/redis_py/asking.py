@@ -1,8 +1,8 @@
-"""Asking what may be asked twice: reading.
+"""Questions that may be repeated: reading.
 
-It takes a connection of the pool: what ``execute_command`` does besides costs as much as the answer. Only where that
-connection breaks it is asked again through ``execute_command``, with whatever retries the client has.
-(asyncio always sends one short command that way, because redis-py knows how to be cancelled.)
+A question takes a connection of the pool: ``execute_command`` costs as much as the answer besides. Only if that
+connection breaks, the question is repeated through ``execute_command``, with the retries that the client has.
+(asyncio always sends one short command that way, because redis-py handles its cancellation.)
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from redis_counters.drivers.redis_py.wire import packed, undecoded, words
 from redis_counters.errors import Unavailable
 from redis_counters.protocol.wire.commands import Command, ErrorReply, sent
 
-MANY_KEYS = 20  # of a command that is packed by us: redis.asyncio does it argument by argument, in Python
+MANY_KEYS = 20  # from here on this packs a command: redis.asyncio does it argument by argument, in Python
 
 
 def ask(client: Client, commands: Sequence[Command], hashes: Hashes, deadline: Deadline) -> list[object]:
@@ -55,7 +55,7 @@ def ask(client: Client, commands: Sequence[Command], hashes: Hashes, deadline: D
         except exceptions.ConnectionError as error:
             if all_in_use(error):
                 raise
-            # a traceback of what follows need not tell of it
+            # it need not be in the traceback of what follows
         return within(deadline, lambda: [_ask_one(client, command) for command in commands])
     except (exceptions.RedisError, OSError) as error:
         raise translate(error) or error from error
@@ -73,7 +73,7 @@ def _ask_at_once(pool: Pool, commands: Sequence[Command], hashes: Hashes, deadli
                 answers = _exchange_all(connection, commands)
         whole = not any(map(misled, answers))
     finally:
-        if not whole:  # an answer may still come, and is nobody else's; or it is the wrong server
+        if not whole:  # an answer may still come, which belongs to no other question; or it is the wrong server
             connection.disconnect()
         pool.release(connection)
     return answers

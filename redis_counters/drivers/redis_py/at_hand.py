@@ -1,8 +1,8 @@
-"""Whether a pool has a connection at hand, so that taking it does not connect.
+"""Looks whether a pool has a connected connection, so that taking it does not connect.
 
-What has to connect is done in another thread, for nobody knows how long that takes; handing it over costs some tenth
-of what Redis does. So it is looked first, at redis-py's own lists: where they are not as expected, or others take
-connections at the same time, it connects.
+Connecting is done in another thread, for it may take any time; handing it over costs some tenth of what Redis does. So
+redis-py's own lists are looked at first: where they are not as expected, or other threads take connections at the same
+time, another thread takes it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from redis_counters.drivers.redis_py import compat
 def _as_made() -> Any:
     """Return the module `select` as Python makes it: gevent and eventlet change it, and greenlets give way there.
 
-    Who looks must not: others would take the connection meanwhile, and read from it, which eventlet does not allow; or
-    the greenlet is killed there.
+    Looking must not give way: another greenlet would take the connection meanwhile, and read from it, which eventlet
+    does not allow; or this one is killed there.
     """
     spec = importlib.util.find_spec("select")
     if spec is None or spec.loader is None:
@@ -39,7 +39,7 @@ _taking: dict[int, int] = {}  # by the pool's id: how many threads take a connec
 
 
 def begin_taking(pool: Any) -> bool:
-    """The caller takes a connection, until `end_taking`; return whether there is one for it."""
+    """The caller takes a connection, until `end_taking`. Return whether there is one for it."""
     if _pid != os.getpid():
         _begin_in_child()
     number = id(pool)

@@ -30,6 +30,6 @@ async def within(deadline: Deadline, answer: Awaitable[T]) -> T:
 
 
 def seen(task: asyncio.Future[Any]) -> None:
-    """Nobody need be told how it ended after all."""
+    """Retrieve the task's error: without that asyncio logs it."""
     if not task.cancelled():
         task.exception()

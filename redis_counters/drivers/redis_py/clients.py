@@ -1,4 +1,4 @@
-"""What is needed of a client of redis-py, of its pool and of a connection, in every version."""
+"""Clients of redis-py and their pools: taking a connection in time, giving it back, and closing idle ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PRINTABLE = "".join(map(chr, range(32, 127)))
 
 
 class Connection(Protocol):
-    """What a lane needs of a connection of redis-py, blocking; the asyncio one has the same, awaited."""
+    """A connection of redis-py, blocking, as a lane uses it; the asyncio one has the same, awaited."""
 
     socket_timeout: float | None
 
@@ -41,7 +41,7 @@ class Connection(Protocol):
 
 
 class Pool(Protocol):
-    """What a lane needs of a connection pool of redis-py."""
+    """A connection pool of redis-py, as a lane uses it."""
 
     def get_connection(self, *args: str) -> Any: ...
     def release(self, connection: Any) -> Any: ...
@@ -49,7 +49,7 @@ class Pool(Protocol):
 
 
 class Client(Protocol):
-    """What is needed of a client: a pool to take a connection from, and commands."""
+    """A client of redis-py: a pool to take a connection from, and commands."""
 
     connection_pool: Any
 
@@ -57,7 +57,7 @@ class Client(Protocol):
 
 
 class KnownConnections:
-    """Which network connections commands have gone over. redis-py keeps its objects, and connects them anew unseen."""
+    """The network connections that were used. redis-py keeps its objects, and connects them anew unseen."""
 
     __slots__ = ("_known",)
 
@@ -131,7 +131,7 @@ def take_connection(pool: Pool, deadline: Deadline, *, patient: bool = True) -> 
         except TooLate as error:
             raise _late(pool, error) from None
         except BaseException:
-            if connection is not None:  # a signal handler has raised, and nobody takes it
+            if connection is not None:  # a signal handler has raised: the caller never gets it
                 pool.release(connection)
             raise
         time.sleep(pause * random.random())
@@ -139,7 +139,7 @@ def take_connection(pool: Pool, deadline: Deadline, *, patient: bool = True) -> 
 
 
 def _late(pool: Any, error: exceptions.TimeoutError) -> exceptions.TimeoutError:
-    """Return the error of a connection that did not come in time; it tells if the pool has no other to give."""
+    """Return the error of a connection that did not come in time; it says so if the pool is exhausted."""
     if not compat.is_exhausted(pool):
         return error
     allowed = f"{ALLOWED}={pool.max_connections}"
@@ -211,13 +211,13 @@ async def _take_connection_asyncio(pool: Pool) -> Any:
 
 
 def _put_back(pool: Pool, connection: Any) -> None:
-    """It came when nobody waited for it any more. It is closed: the client may have been closed meanwhile."""
+    """Close a connection that came too late, and put it back: the client may have been closed meanwhile."""
     connection.disconnect()
     pool.release(connection)
 
 
 def _put_back_asyncio(pool: Pool, taking: asyncio.Future[Any]) -> None:
-    """The same in asyncio, where it may come in spite of a cancellation."""
+    """As `_put_back`, in asyncio, where it may come in spite of a cancellation."""
 
     async def put_back() -> None:
         await disconnect_now(taking.result())
@@ -233,7 +233,7 @@ _putting_back: set[asyncio.Future[Any]] = set()  # a loop holds no tasks
 
 @contextmanager
 def no_half_open(pool: Pool) -> Iterator[None]:
-    """What interrupts connecting leaves no connection in the pool that has not logged in, or is in another database.
+    """An interrupted connecting leaves no connection in the pool that has not logged in, or is in another database.
 
     redis-py closes it for its own errors alone. What a signal handler raises (Ctrl-C) may come up at any point.
     """
@@ -259,7 +259,7 @@ async def no_half_open_asyncio(pool: Pool) -> AsyncIterator[None]:
 
 
 def disconnect_idle(pool: Pool) -> None:
-    """The pool's idle connections are closed: whoever takes one next connects anew."""
+    """The pool's idle connections are closed: the next one taken connects anew."""
     disconnect: Any = pool.disconnect
     if compat.can_spare_those_in_use(pool):
         disconnect(inuse_connections=False)

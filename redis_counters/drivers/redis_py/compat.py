@@ -1,7 +1,7 @@
 """All that is used of redis-py beyond its documentation: private attributes, and parameters that some versions have.
 
 Each was seen in redis-py 5.0.1, 5.2.1, 6.4.0, 7.1.0 and 8.1.0, where a function names no others. Where an attribute is
-missing, a function says so by its result, and its caller goes the documented way, which is slower or tells less.
+missing, a function says so by its result, and its caller goes the documented way, which is slower or says less.
 `tests/drivers/compat_checks.py` tries each function with the installed redis-py and with those of `tests/matrix.sh`: it
 fails where redis-py has changed what is used here.
 """

@@ -1,8 +1,8 @@
-"""What cannot be interrupted is done in a thread of its own, and waited for no longer than a call may take.
+"""Work that cannot be interrupted is done in a thread of its own, and waited for no longer than a call may take.
 
 Connecting is such work: looking a host up, the time-outs and retries of the caller's client, a log-in that is answered
-byte by byte. Who does not wait any longer leaves the thread to itself: it ends as redis-py does, and puts back what
-it got.
+byte by byte. A call that waits no longer leaves the thread to itself: it ends when redis-py does, and puts back its
+connection.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ T = TypeVar("T")
 
 
 class TooLate(exceptions.TimeoutError):
-    """It is not known yet what comes of it."""
+    """The deadline has passed, and the work goes on."""
 
 
 class Errand(Generic[T]):
-    """Work in a thread of its own. ``discard`` puts back what came of it, if nobody waits for it any more."""
+    """Work in a thread of its own. ``discard`` puts back its result, if no call waits for it any more."""
 
     def __init__(self, work: Callable[[], T], discard: Callable[[T], object] | None = None) -> None:
         self._work = work
         self._discard = discard
         self._lock = threading.RLock()
-        self._waiting = threading.Lock()  # held until it is over; who waits passes it on
+        self._waiting = threading.Lock()  # held until it is over; each waiting thread passes it on
         self._waiting.acquire()
         self._left = False
         self._over = False
@@ -66,7 +66,7 @@ class Errand(Generic[T]):
         came = False
         try:
             came = self._waiting.acquire(timeout=min(deadline.left(), threading.TIMEOUT_MAX))
-        finally:  # also where a signal handler has raised: then nobody takes what came
+        finally:  # also where a signal handler has raised: then the result is not taken
             if came:
                 self._waiting.release()
             else:
@@ -79,7 +79,7 @@ class Errand(Generic[T]):
         return result
 
     def leave(self) -> None:
-        """Nobody waits for it any more."""
+        """The caller waits no longer."""
         with self._lock:
             unwanted = self._over and not self._left and self._error is None and self._discard is not None
             self._left = True

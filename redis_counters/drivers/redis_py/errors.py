@@ -1,4 +1,4 @@
-"""What redis-py raises, and Redis answers, as errors of ours."""
+"""From redis-py's exceptions, and from error replies of Redis, to errors of ours."""
 
 from __future__ import annotations
 
@@ -78,18 +78,18 @@ def translate(error: BaseException) -> CounterError | None:
 
 
 def _no_primary(text: str) -> CounterError:
-    """Return what no Sentinel naming a primary means. redis-py (6 and 7) shows passwords in the text of its error."""
+    """Return our error where no Sentinel names a primary. redis-py (6 and 7) shows passwords in the text of its own."""
     service = _SERVICE.match(text)
-    told = _SENTINEL_SAID.findall(text)
-    causes = "; ".join(dict.fromkeys(said.rstrip(".") or kind for kind, _quote, said in told))
+    answers = _SENTINEL_SAID.findall(text)
+    causes = "; ".join(dict.fromkeys(said.rstrip(".") or kind for kind, _quote, said in answers))
     what = f"no Sentinel names a primary{f' of {service[1]}' if service else ''}{f': {causes}' if causes else ''}"
-    if told and all(kind == "AuthenticationError" for kind, _quote, _said in told):
+    if answers and all(kind == "AuthenticationError" for kind, _quote, _said in answers):
         return NotPermitted(f"{what}: give sentinel_password, and sentinel_username if they have users")
     return Unavailable(f"Redis is not reachable: {what}")
 
 
 def said(error: BaseException) -> str:
-    """What it says, without a full stop, for our sentences go on behind it."""
+    """Return the error's text without a full stop: our sentences go on behind it."""
     words = str(error).rstrip(".")
     return NO_SENTINEL if _ASKED_FOR_SENTINEL.search(words) else words
 

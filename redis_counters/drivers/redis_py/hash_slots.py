@@ -1,4 +1,4 @@
-"""Which server of a cluster a command belongs to, and what a cluster answers to who asks the wrong one."""
+"""The server of a cluster that a command belongs to, and redirections: the answers of a wrong server."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def redirection(answer: object, asked: Address) -> Redirection | None:
     """Return where a command is to be sent instead, None if this was no such answer."""
     if not isinstance(answer, ErrorReply) or answer.code not in ("MOVED", "ASK"):
         return None
-    code, *told = answer.text.split(" ")
-    host, colon, port = told[1].rpartition(":") if len(told) > 1 else ("", "", "")
-    if not colon or not port.isdigit() or not told[0].isdigit():
+    code, *rest = answer.text.split(" ")
+    host, colon, port = rest[1].rpartition(":") if len(rest) > 1 else ("", "", "")
+    if not colon or not port.isdigit() or not rest[0].isdigit():
         return None
-    return Redirection(int(told[0]), (host or asked[0], int(port)), code == "MOVED")
+    return Redirection(int(rest[0]), (host or asked[0], int(port)), code == "MOVED")
 
 
 PATIENCE = 1.0  # seconds that a look at where the slots are may take, where it is known where they were;

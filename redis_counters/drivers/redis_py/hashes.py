@@ -1,8 +1,8 @@
-"""Whole hashes, many at once, and what came before, byte for byte, is not parsed again.
+"""Whole hashes, many at once. An answer that came before, byte for byte, is not parsed again.
 
 The script slots_read costs the server two to three times as much as HGETALLs in a row: Lua makes a string of each field
 and each value. To the client these are an answer each, and redis-py takes longer for one than the server does. So they
-are read off the connection's socket, which is redis-py's own; whatever comes there but hashes is handed over to its
+are read off the connection's socket, which is redis-py's own. Anything else that comes there is handed over to its
 parser, and the caller asks in the usual way.
 """
 
@@ -22,9 +22,9 @@ try:
 except ImportError:  # as in wire.py
     hiredis = None  # type: ignore[assignment]
 
-MOST_KNOWN = 2**20  # bytes of questions and answers that are kept; what is parsed of them takes a few times as much
-LONGEST_KNOWN = 2**16  # bytes of one of them
-PIECE = 2**16  # bytes taken from the socket at once
+MAX_KNOWN = 2**20  # bytes of questions and answers that are kept; what is parsed of them takes a few times as much
+MAX_KNOWN_ANSWER = 2**16  # bytes of one of them
+CHUNK_SIZE = 2**16  # bytes taken from the socket at once
 
 _MORE = object()  # a reader has no whole answer yet
 
@@ -41,7 +41,7 @@ class Hashes:
     def ask(self, connection: Connection, keys: Sequence[bytes], commands: Sequence[Command]) -> list[object] | None:
         """Return the hashes, in order: maps or flat lists. None if one is no hash, or for a connection that is odd.
 
-        The answer must not be changed: it is that of the next one who asks the same. Raises what redis-py raises.
+        The caller must not change the answer: the next same question gets it too. Raises what redis-py raises.
         """
         if hiredis is None or compat.hiredis_reader(connection) is None:
             return None
@@ -54,7 +54,7 @@ class Hashes:
         sock, theirs = compat.socket_of(connection), compat.hiredis_reader(connection)
         if sock is None or theirs is None:
             raise exceptions.ConnectionError("the connection was closed by somebody else")
-        came = b"" if theirs.has_data() else _take(sock, len(before) or PIECE)
+        came = b"" if theirs.has_data() else _take(sock, len(before) or CHUNK_SIZE)
         # What may become the same is no whole answer yet: none is the beginning of another one.
         while len(came) < len(before) and before.startswith(came):
             came += _take(sock, len(before) - len(came))
@@ -78,10 +78,10 @@ class Hashes:
 
     def _keep(self, keys: tuple[bytes, ...], question: bytes, answer: bytes, hashes: list[object]) -> None:
         size = len(question) + len(answer)
-        if size > LONGEST_KNOWN:
+        if size > MAX_KNOWN_ANSWER:
             return
         self._size += size
-        if self._size > MOST_KNOWN:
+        if self._size > MAX_KNOWN:
             self._known.clear()
             self._size = size
         self._known[keys] = question, answer, hashes
@@ -118,7 +118,7 @@ def _parse(pieces: list[bytes], hashes: list[object], count: int, kind: type, so
         while True:
             answer = reader.gets()
             if answer is _MORE:
-                pieces.append(_take(sock, PIECE))
+                pieces.append(_take(sock, CHUNK_SIZE))
                 reader.feed(pieces[-1])
             elif type(answer) is not kind:
                 return False

@@ -1,4 +1,4 @@
-"""What was sent in a lane to the servers of a cluster, and which answer belongs to which command, whoever waits."""
+"""The commands in flight in a lane to the servers of a cluster: which answer belongs to which command."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from redis_counters.drivers.redis_py.hash_slots import Address, HashSlots, Redir
 from redis_counters.errors import CounterError
 from redis_counters.protocol.wire.commands import Command, ErrorReply, NoAnswer
 
-MOST_REDIRECTIONS = 5  # of one command; more of them are a cluster that does not know itself
+MAX_REDIRECTIONS = 5  # of one command; more of them are a cluster that does not know itself
 EVERYWHERE = (b"WAIT", b"WAITAOF")  # commands that ask each server about what was written there
 ASKING = Command(None, (), (), b"ASKING")
 
@@ -53,14 +53,14 @@ def least(answers: Sequence[object]) -> object:
 
 
 class InFlight:
-    """What was sent in a lane, to which servers, and what has an answer."""
+    """The commands that were sent in a lane, to which servers, and their answers."""
 
     def __init__(self, slots: HashSlots) -> None:
         self._slots = slots
         self._sent: dict[Address, deque[Sent]] = {}  # per server, in the order of its answers
         self._order: deque[Sent] = deque()  # in the order in which they are wanted
         self._redirected = False
-        self._told = False  # that it was
+        self._reported = False  # that it was
         self._lost: dict[Address, CounterError] = {}  # servers that were not reached, or broke off
 
     def new(self, command: Command, text: bool) -> Sent:
@@ -70,10 +70,10 @@ class InFlight:
         return sent
 
     def was_redirected(self) -> bool:
-        """True once, if a command had to go to another server. Not again: who asks more then may be sent on, too."""
-        if self._told or not self._redirected:
+        """True once, if a command had to go to another server. Not again: later commands may be redirected, too."""
+        if self._reported or not self._redirected:
             return False
-        self._told = True
+        self._reported = True
         return True
 
     def next_wanted(self) -> Sent:
@@ -103,7 +103,7 @@ class InFlight:
         elsewhere = redirection(answer, address)
         if isinstance(answer, ErrorReply) and answer.code == "CLUSTERDOWN":
             self._slots.stale = True
-        if elsewhere is None or sent.redirections >= MOST_REDIRECTIONS:
+        if elsewhere is None or sent.redirections >= MAX_REDIRECTIONS:
             sent.answer = answer
             return None
         sent.redirections += 1

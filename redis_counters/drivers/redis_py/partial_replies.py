@@ -1,4 +1,4 @@
-"""Commands that are asked again, one by one, until each has its answer."""
+"""Commands that are repeated, each until it has its answer."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from redis_counters.protocol.wire.refusals import error_for
 
 
 class PartialReplies:
-    """Commands that may be repeated; those that have their answers are not, for a second one may be another."""
+    """Commands that may be repeated; answered ones are not, for a second answer could differ."""
 
     def __init__(self, commands: Sequence[Command]) -> None:
         self._commands = commands
         self._left = list(range(len(commands)))
-        # A `NoAnswer` for those that are left, or cannot be asked (a server may not let us in); at first nothing.
+        # `NoAnswer` for those that are left, or cannot be asked (a server may refuse the connection); at first empty.
         self.answers: list[object] = []
         self.error: Unavailable | None = None  # of the first that is left
 

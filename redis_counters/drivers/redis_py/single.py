@@ -15,7 +15,7 @@ from redis_counters.protocol.wire.commands import Command
 
 
 class _Single:
-    """What both faces say of one server."""
+    """One server, in either face."""
 
     grouped = False
 

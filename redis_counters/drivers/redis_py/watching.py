@@ -1,9 +1,9 @@
-"""Connections that somebody reads from, or writes to, are cut off when they have taken too long.
+"""Reads and writes that take too long are cut off.
 
 The time-outs of sockets are for each piece that arrives: a server that sends a byte now and then is never too late for
-them. So one thread of the process knows who waits on which connection until when, and shuts the socket down under who
-is late; his read ends at once then, in whichever version and parser of redis-py, over TLS too. The thread ends when
-nobody has waited for a while. Where none can be started, sockets' own time-outs are all that there is.
+them. So one thread of the process knows until when each connection is waited on, and shuts its socket down at the
+deadline. The read ends at once then, in any version and parser of redis-py, over TLS too. The thread ends when no
+connection was waited on for a while. Where no thread can be started, only the sockets' own time-outs hold.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.deadline import GRACE, Deadline
 from redis_counters.drivers.redis_py import compat
 
-LOOK = 1.0  # seconds between looks at who is late
-AGAIN = 0.1  # the same while somebody is late: redis-py may have connected again
+LOOK_S = 1.0  # between looks for late connections
+LOOK_AGAIN_S = 0.1  # the same while one is late: redis-py may have connected again
 BROKEN = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)  # what comes up where a socket is shut down
 
 
 class _Watch:
     """The thread of one process. Its lock is held for moments only; a signal handler may come in between.
 
-    Who is watched is held weakly: one that was interrupted on its way in or out is gone, and nobody's connection is
-    cut off on its behalf.
+    What is watched is held weakly: a call that was interrupted on its way in or out is gone, and no connection is cut
+    off on its behalf.
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class _Watch:
     def _start(self) -> None:
         self.running = True
         started = False
-        self.next_look = monotonic() + LOOK
+        self.next_look = monotonic() + LOOK_S
         try:
             threading.Thread(target=self._run, name="redis-counters-watch", daemon=True).start()
             started = True
@@ -82,11 +82,11 @@ class _Watch:
             while self._look():
                 pass
         except BaseException:
-            self.running = False  # whoever comes next starts another one
+            self.running = False  # the next call starts another one
             raise
 
     def _look(self) -> bool:
-        """Cut off who is late; False if nobody has waited for a while, and so this ends."""
+        """Cut off late connections; False if none was waited on for a while, and so the thread ends."""
         self.wake.acquire(timeout=max(0.0, self.next_look - monotonic()))
         with self.lock:
             present = {number: watched for number, each in self.watched.items() if (watched := each()) is not None}
@@ -100,7 +100,7 @@ class _Watch:
             for each in late:
                 each.late = True
                 _shut_down(each.connection)
-            pause = AGAIN if late else LOOK
+            pause = LOOK_AGAIN_S if late else LOOK_S
             self.next_look = min([now + pause, *(each.at for each in present.values() if not each.late)])
             return True
 
@@ -109,7 +109,7 @@ _watch = _Watch()
 
 
 def _of_this_process() -> _Watch:
-    """Return the watch; in the child of a fork, whoever made it, the thread of the parent does not run.
+    """Return the watch; in the child of any fork, the thread of the parent does not run.
 
     Where `threading` is another one by now (gevent patches late), a lock of before would hold up all greenlets.
     """
@@ -144,8 +144,10 @@ class Watched:
 
 
 def _shut_down(connection: Any) -> None:
-    """Whoever waits on the connection's socket does so no longer. Nothing but the socket is touched."""
+    """Reads and writes on the connection's socket end. Nothing but the socket is touched."""
     sock = compat.socket_of(connection)
     if isinstance(sock, socket.socket):
-        with suppress(OSError):  # not by its own method: that of TLS would first change the object under who reads
+        with suppress(
+            OSError
+        ):  # not by its own method: that of TLS would first change the object that another thread reads from
             socket.socket.shutdown(sock, socket.SHUT_RDWR)

@@ -99,7 +99,7 @@ def _stamp_all(keys: KeySpace, found: dict[int, list[bytes]], mint: Callable[[],
 
 
 def _floor(keys: KeySpace, shards0: Sequence[bytes]) -> Walk:
-    """What these shards 0 hold copies of is under floors in the shards that it came from."""
+    """Counts that these shards 0 hold copies of are under floors in the shards that they came from."""
     commands: list[Command] = []
     answers = yield [hgetall(key) for key in shards0]
     for key, raw in zip(shards0, answers, strict=True):

@@ -1,4 +1,4 @@
-"""What is done with all regions together: listing, evicting and adding them, and catching up once.
+"""Operations on all regions together: listing, evicting and adding them, and catching up once.
 
 The operations are generators: each yields the steps for each region, all at the same time, and gets their results by
 region: a value, or a CounterError.
@@ -66,7 +66,7 @@ def see(common: Common, names: Iterable[bytes]) -> Operation[list[RegionStatus]]
             error = "not among the regions of this exchange"
         ids = [member.id for member in records.values()]
         id = region.id if region is not None and region.id is not None else next(iter(ids), None)
-        if error is None and any(told != id for told in ids):
+        if error is None and any(each != id for each in ids):
             error = "its name belongs to another deployment, say others"
         status.append(
             RegionStatus(

@@ -116,7 +116,7 @@ class RegionStatus:
     """One region, as it says itself and as the others have it.
 
     ``id``: of its deployment, None if it has none yet or does not answer. ``state``: "member", "evicted", or "unknown"
-    where nobody has recorded it yet. ``recorded_by``: the regions that have it recorded as that. ``buckets``: of the
+    where no region has recorded it yet. ``recorded_by``: the regions that have it recorded as that. ``buckets``: of the
     namespace there. ``error``: why it does not answer, or may not take part; None if all is well.
     """
 

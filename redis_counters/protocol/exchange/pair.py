@@ -95,7 +95,7 @@ class Pair:
         return max(0.0, due - now)
 
     def round(self) -> Steps:
-        """What is due is done. `metrics` and ``error`` say what failed; it is due again later."""
+        """Pull and compare what is due. `metrics` and ``error`` say what failed; it is due again later."""
         self.error = None
         began = self.common.options.clock()
         due = [bucket for bucket in self._by_age() if bucket.pace.next <= began + SLACK_S]

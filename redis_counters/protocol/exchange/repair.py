@@ -1,4 +1,4 @@
-"""What pulling and comparing repair at one side: entries that count for nothing, and shards that were sealed.
+"""Repairs at one side, while pulling and comparing: entries that count for nothing, and shards that were sealed.
 
 Entries of deleted and reset counters that count for nothing are dropped, once every member has acknowledged them.
 `entries_drop` decides that by the acknowledgements that each region holds; here only the shards are named that may have

@@ -1,4 +1,4 @@
-"""What an exchange knows between its rounds: of each bucket of a directed pair, and of all pairs together.
+"""The state of an exchange between its rounds: of each bucket of a directed pair, and of all pairs together.
 
 All of it may be forgotten at any time. Times are those of a monotonic clock, in seconds.
 """
@@ -110,7 +110,7 @@ class Options:
 
 @dataclass(slots=True)
 class Common:
-    """What the pairs of one exchange tell each other. Each line may be written by any of them at any time."""
+    """Shared by the pairs of one exchange. Each line may be written by any of them at any time."""
 
     options: Options
     waiting: set[bytes] = field(default_factory=set)  # regions that were not looked at yet,
