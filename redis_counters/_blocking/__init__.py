@@ -1,1 +1,1 @@
-"""The blocking face, which `redis_counters` offers; generated from `redis_counters.asyncio` by `make faces`."""
+"""The blocking face, which `redis_counters` offers; generated from `redis_counters.asyncio` by `make blocking`."""

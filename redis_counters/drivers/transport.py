@@ -1,7 +1,7 @@
 """The interface of the drivers to Redis: few calls, so that another client library could stand here.
 
-`redis_py` has them for one server and for a cluster. Commands go out as `protocol.commands` has them; an answer is what
-Redis says, in bytes, an `ErrorReply`, or a `NoAnswer`. What a transport raises is one of our errors, or one that
+`redis_py` has them for one server and for a cluster. Commands go out as `protocol.wire.commands` has them; an answer is
+what Redis says, in bytes, an `ErrorReply`, or a `NoAnswer`. What a transport raises is one of our errors, or one that
 `redis_py.errors.translate` knows.
 """
 

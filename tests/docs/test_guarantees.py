@@ -54,6 +54,6 @@ def test_every_row_is_held(heading: str) -> None:
 
 
 def test_every_kind_is_in_the_table() -> None:
-    """No file of tests/kinds holds something that the page does not tell of."""
+    """No file of tests/fault_kinds holds something that the page does not tell of."""
     named = {file for file, _ in NAMED.findall(PAGE.read_text())}
     assert {str(path.relative_to(ROOT)) for path in (ROOT / "tests" / "kinds").glob("test_*.py")} <= named

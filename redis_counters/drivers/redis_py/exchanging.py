@@ -1,5 +1,5 @@
 # Generated from redis_counters/drivers/redis_py/exchanging_asyncio.py by `make blocking`: change that.
-"""What follows from sending and receiving."""
+"""Commands sent together over a lane, and again those whose script Redis does not know."""
 
 from __future__ import annotations
 

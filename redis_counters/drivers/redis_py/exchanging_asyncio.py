@@ -1,4 +1,4 @@
-"""What follows from sending and receiving, awaited."""
+"""Commands sent together over a lane, awaited, and again those whose script Redis does not know."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ class BlockingLane(_Lane, Exchanging):
             disconnect_idle(self._pool)
 
     def send(self, command: Command, text: bool) -> None:
-        """Send a command; its answer is the next but ``unread``."""
+        """Send a command. Its answer comes after those of the commands that were sent before."""
         connection = self._connection
         assert connection is not None
         with Watched(connection, self._until()):

@@ -63,7 +63,7 @@ async def _ask(runner: Reading, commands: list[Command], deadline: Deadline) -> 
 
 
 async def _ask_patiently(runner: Reading, commands: list[Command], deadline: Deadline) -> list[object]:
-    """As the transport; over several servers nothing waits for a connection to one while it has one to another."""
+    """Ask; where a server of a cluster had no free connection, give all back, wait a little and ask again."""
     pause = LEAST_PAUSE
     while True:
         answers = await runner.transport.ask_each(commands, deadline)

@@ -164,7 +164,7 @@ class Rounds(ClientState):
 
 
 class Signal:
-    """An event of asyncio, with the words of `AutoResetEvent`."""
+    """As `AutoResetEvent`, for tasks; but `wait` leaves it ringing: call `silence` afterwards."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()

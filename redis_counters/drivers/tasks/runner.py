@@ -108,9 +108,11 @@ class TaskRunner(Reading):
         atexit_hooks.forget(self)
 
     def wake(self, name: Name, amount: int) -> bool:
-        """A flush will follow within the interval. True if the amount has been counted here, with no room to spare.
+        """Ask for a flush within the interval, at the first increment since the buffer was emptied in this process.
 
-        Called only for the first increment since the buffer was emptied, in this process.
+        False: the caller appends the amount to the buffer. True: it is counted already, since nothing empties the
+        buffer, or it is full, or each call is recorded by itself. Called seldom: the usual increment costs nothing.
+        Raises UsageError, BufferFull, NotRecorded.
         """
         fork_hooks.notice()
         if self.refusing:

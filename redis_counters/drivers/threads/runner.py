@@ -138,10 +138,11 @@ class ThreadRunner(Reading):
             log.error("at exit: %s", error)
 
     def wake(self, name: Name, amount: int) -> bool:
-        """A flush will follow within the interval. True if the amount has been counted here, with no room to spare.
+        """Ask for a flush within the interval, at the first increment since the buffer was emptied in this process.
 
-        Called only for the first increment since the buffer was emptied, in this process: so it costs the usual
-        increment nothing, sees the first one in the child of a fork, and every one when the buffer is full.
+        False: the caller appends the amount to the buffer. True: it is counted already, since nothing empties the
+        buffer, or it is full, or each call is recorded by itself. Called seldom: the usual increment costs nothing.
+        Raises UsageError, BufferFull, NotRecorded.
         """
         self.begin_here()
         if self.refusing:

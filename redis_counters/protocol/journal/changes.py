@@ -1,6 +1,6 @@
 """A journal's content as values: the part of a write side that must outlive its process. Nothing here touches a file.
 
-`Stored` is all of a journal: it takes the `Changes` of a `Recorder` in by ``apply``, and `orphans.revive` makes a
+`Stored` is all of a journal: it takes the `Changes` of a `Recorder` in by ``apply``, and `recovery.revive` makes a
 writer of it. ``drivers.journal`` keeps the same in a file.
 """
 

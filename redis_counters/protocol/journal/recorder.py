@@ -7,7 +7,7 @@ simulation stores them in memory, and so has a process that is killed and starte
     settings = make_settings(journal="memory")           # any text: the protocol only asks whether there is one
     stored = Stored(b"rc", b"main", always=False)
     recorder = Recorder(writer, strict=False)
-    changes = recorder.take()                            # at each `Record` step of a round, and whenever it likes
+    changes = recorder.take()                            # at each `RecordStep` of a round, and whenever it likes
     if changes is not None:
         stored.apply(changes)                            # or not: recorder.put_back(), and the step gets False
         recorder.kept()

@@ -286,8 +286,10 @@ class Actor:
                 raise BadReply("MISSING came for a slot that was never acknowledged")
             for kind, key in missing:
                 self.tables[kind].floored.add(key)
-        else:  # CLOSED, UNKNOWN: a second copy of the flush may still arrive, so it stays unknown
+        elif reply.word in ("CLOSED", "UNKNOWN"):  # a second copy of the flush may still arrive, so it stays unknown
             self.state.on(Event.CLOSED_BY_OTHERS if reply.word == "CLOSED" else Event.RECORD_LOST)
+        else:
+            raise BadReply(f"{reply.word} is no reply to a flush")
 
     def _acknowledge(self, chunk: Chunk, reply: Reply) -> None:
         refused = {chunk.item(number): text for number, text in reply.refused()}

@@ -13,7 +13,7 @@ import pytest
 from redis_counters import CounterError
 from redis_counters.testing import LossyLink
 from tests.faces.either import FACES, Either, closed, once, truth
-from tests.kinds.test_double_counting import LIMIT, through
+from tests.fault_kinds.test_double_counting import LIMIT, through
 from tests.servers import RealServer
 
 HOUR = 3600
