@@ -15,9 +15,7 @@ from redis_counters.protocol.write.flushes import Totals
 from redis_counters.protocol.write.slot_totals import SlotKind
 
 APPLICATION = 0x7263_6A6C  # SQLite's application id: "rcjl"
-VERSION = (
-    2  # 1 had no checksums. The next is 4: versions differ in two bits, so that a flipped bit makes none of another
-)
+VERSION = 2  # 1 had no checksums. The next is 4: two bits differ, so that a flipped bit makes no version of another
 PAGE = 4096  # bytes
 MAX_LOG = 128  # pages that the log may have before they go to the file itself
 TABLES = {
