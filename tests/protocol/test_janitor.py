@@ -229,7 +229,7 @@ def test_a_bucket_that_moves_to_a_server_that_was_walked_over(any_server: RealSe
         told = answers(house.client, commands)
         walking = walking or commands[0].plain == b"SCAN"
         if commands[0].plain == b"INFO":
-            told = [b"run_id:%d" % (2 if commands[0].at == moves and not walking else 1)]
+            told = [b"run_id:%d" % (2 if each.at == moves and not walking else 1) for each in commands]
     assert walking
     assert not report.complete
     assert not report.cleaned
