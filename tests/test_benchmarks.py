@@ -42,6 +42,9 @@ def own() -> Iterator[Server]:
         yield own
 
 
+SLOW = pytest.mark.slow("several servers, or many rounds")
+
+
 @pytest.mark.parametrize(
     ("group", "asked", "reported"),
     [
@@ -49,12 +52,12 @@ def own() -> Iterator[Server]:
         (distinct, 2 + HAS_GLIDE, 1),
         (hot, 2, 0),
         (zipf, 0, 2),
-        (cluster, 3, 2),
+        pytest.param(cluster, 3, 2, marks=SLOW),
         (reads, 4, 3),
         (once, 2, 2),
-        (regions, 5, 2),
+        pytest.param(regions, 5, 2, marks=SLOW),
         (shards, 1, 1),
-        (growth, 4, 7),
+        pytest.param(growth, 4, 7, marks=SLOW),
         (units, 0, 11),
         (memory, 2, 6),
         (imports, 1, 0),

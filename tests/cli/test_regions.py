@@ -713,6 +713,7 @@ def test_what_has_changed_counts_as_such_though_it_is_only_noted(servers: list[R
         assert traffic(keys, by_region["eu"], "eu", before, 2.0).per_second == 1_000
 
 
+@pytest.mark.slow("thousands of counters")
 def test_verify_compares_many_counters_by_pages(servers: list[RealServer]) -> None:
     with Counters.from_url(servers[0].url) as counters:
         for number in range(10_000):

@@ -117,6 +117,7 @@ def test_a_task_that_runs_again(any_server: RealServer, tmp_path: Path) -> None:
     assert counts[b"finished"] == TASKS
 
 
+@pytest.mark.slow("a worker, and a time-out")
 def test_redis_is_away_at_the_end(any_server: RealServer, private_server: RealServer, tmp_path: Path) -> None:
     """What the processes of the pool could not deliver is in the log, with its amounts."""
     log = tmp_path / "log"

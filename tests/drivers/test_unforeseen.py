@@ -70,6 +70,7 @@ def test_it_is_a_failed_flush(
     assert truth(any_server, ["x"]) == {b"x": 3}
 
 
+@pytest.mark.slow("a time-out of 15 s each")
 @pytest.mark.parametrize("reply", [b":abc\r\n", b"$abc\r\n", b"*x\r\n", b"*1\r\n:-\r\n", b"%1\r\n"[:2] + b"\r\n"])
 @pytest.mark.parametrize("face", FACES)
 def test_a_garbled_reply_to_the_python_parser(any_server: RealServer, face: str, reply: bytes) -> None:

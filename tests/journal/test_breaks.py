@@ -195,6 +195,7 @@ def test_found(
     assert first is not None
 
 
+@pytest.mark.slow("schedules of every break")
 def test_nothing_is_found_where_nothing_is_broken(any_server: RealServer) -> None:
     """The judge lets whole journals pass."""
     for failures in (False, True):

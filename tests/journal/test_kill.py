@@ -78,6 +78,7 @@ def test_at_any_instant(any_server: RealServer, tmp_path: Path, face: str, mode:
     assert len(kinds_of_end) > 2, "it was killed at different times"
 
 
+@pytest.mark.slow("hundreds of forks")
 @pytest.mark.parametrize("points", ["sql", "redis"])
 @pytest.mark.parametrize("mode", [pytest.param("interval", marks=SLOW), "always"])
 @pytest.mark.parametrize("face", FACES)

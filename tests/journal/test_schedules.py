@@ -38,6 +38,7 @@ def test_random_schedules_with_kills_end_exact(
     assert wrong == []
 
 
+@pytest.mark.slow("a hundred schedules")
 @pytest.mark.parametrize("block", most(range(4), every=4, why="more of the same"))
 def test_a_journal_that_fails_now_and_then(any_server: RealServer, block: int) -> None:
     """What was sent while it could not be written counts nothing twice; what was recorded is there, or it is said."""

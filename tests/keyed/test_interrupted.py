@@ -46,6 +46,7 @@ def test_at_every_point_of_a_call(any_server: RealServer, busy: int) -> None:
     interrupt_calls(any_server, busy)
 
 
+@pytest.mark.slow("hundreds of interruptions")
 def test_at_every_point_of_a_call_that_wakes_others(any_server: RealServer) -> None:
     """The same in a thread that is not the main one, as PyThreadState_SetAsyncExc does it."""
     in_thread(lambda: interrupt_calls(any_server, 3))

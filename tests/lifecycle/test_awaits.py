@@ -152,6 +152,7 @@ def test_a_cancelled_close_leaves_no_connection(any_server: RealServer, times: i
     assert truth(any_server, ["x"]) == {b"x": number}
 
 
+@pytest.mark.slow("seconds of traffic")
 def test_the_event_loop_is_never_held_up(any_server: RealServer) -> None:
     """Replies take a second each: through every call a ticker of ten milliseconds goes on ticking."""
     ticks = 0

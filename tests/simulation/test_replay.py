@@ -18,6 +18,7 @@ for seed in range({seeds}):
 """
 
 
+@pytest.mark.slow("three processes each")
 @pytest.mark.parametrize("of", ["", ".regions"])
 def test_a_seed_makes_one_run(of: str) -> None:
     runs = [

@@ -26,6 +26,7 @@ def gone(pids: set[int]) -> bool:
     return not any(runs(pid) for pid in pids)
 
 
+@pytest.mark.slow("two web servers")
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
 def test_all_processes_end_with_it(tmp_path: Path, by: int) -> None:
     """Also while a browser has a stream open, and a crowd is at work: exit code 0, for redis-counters is exact."""
@@ -51,6 +52,7 @@ def test_all_processes_end_when_it_is_killed(tmp_path: Path) -> None:
         until(lambda: gone(started), "nothing is left")
 
 
+@pytest.mark.slow("a web server")
 def test_ctrl_c_in_a_terminal(tmp_path: Path) -> None:
     """It reaches all processes of the terminal at once; and so do two of them, as impatient people press."""
     for presses in (1, 2):
@@ -62,6 +64,7 @@ def test_ctrl_c_in_a_terminal(tmp_path: Path) -> None:
             until(lambda: gone(started), "nothing is left")  # noqa: B023 - called at once
 
 
+@pytest.mark.slow("a web server")
 def test_a_worker_that_dies_is_replaced(tmp_path: Path) -> None:
     """Both, one after the other, and what was switched on and liked stays."""
     with running(tmp_path / "log") as page, page.browser() as browser:
@@ -92,6 +95,7 @@ def test_two_workers_serve(tmp_path: Path) -> None:
         assert list(seen.values()) == [{"crowd": False, "losses": False}] * 2
 
 
+@pytest.mark.slow("a web server")
 def test_it_listens_on_loopback_alone(tmp_path: Path) -> None:
     with running(tmp_path / "log") as page:
         port = int(page.url.rpartition(":")[2])
@@ -134,6 +138,7 @@ def test_the_other_commands_import_nothing_of_it() -> None:
     assert done.stdout == b"[]\n"
 
 
+@pytest.mark.slow("a web server")
 def test_it_ends_also_when_its_redis_is_gone(tmp_path: Path) -> None:
     """In the middle of a crowd: it says why it failed, in one line."""
     with running(tmp_path / "log") as page, page.browser() as browser:
