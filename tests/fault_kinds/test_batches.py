@@ -16,7 +16,7 @@ from redis_counters.testing import LossyLink
 from tests.faces.either import FACES, Either, closed, commandstats, reset_stats, truth
 from tests.servers import RealServer
 
-LONGEST = 500_000  # microseconds of one command; they take some thousands, but a busy machine stalls a server for 100 ms
+LONGEST = 500_000  # microseconds of one command; they take some thousands, and a busy machine stalls a server
 SLOTS = 20_000
 
 
