@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from redis_counters.drivers.tasks import pace as of_tasks
 from redis_counters.drivers.tasks.flusher import Flusher as TaskFlusher
+from redis_counters.drivers.threads import pace as of_threads
 from redis_counters.drivers.threads.flusher import Flusher as ThreadFlusher
 from tests.cluster.support import KEYS, NAMES
 from tests.faces.either import FACES, Either
@@ -21,8 +23,9 @@ ROUNDS = 20
 def test_a_slot_that_is_half_way_for_long(private_cluster: Cluster, face: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every round has some success and some failure. Only the first of them is followed by another one at once."""
     flusher: Any = ThreadFlusher if face == "blocking" else TaskFlusher
+    pace: Any = of_threads if face == "blocking" else of_tasks
     rounds = pauses = 0
-    run, pause = flusher.round, flusher._pause
+    run, pause = flusher.round, pace.pause
 
     def count_round(self: Any) -> Any:
         nonlocal rounds
@@ -35,7 +38,7 @@ def test_a_slot_that_is_half_way_for_long(private_cluster: Cluster, face: str, m
         return pause(self, seconds)
 
     monkeypatch.setattr(flusher, "round", count_round)
-    monkeypatch.setattr(flusher, "_pause", count_pause)
+    monkeypatch.setattr(pace, "pause", count_pause)
 
     async def main() -> None:
         async with Either.url(face, private_cluster.url, flush_interval=0.05) as counters:
