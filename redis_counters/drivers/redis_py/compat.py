@@ -55,9 +55,14 @@ def get_connection(pool: object) -> Any:
 
     Up to 5.2 it wants the name of a command; later ones warn of it.
     """
-    name = _parameters(pool, "get_connection").get("command_name")
-    get = cast(Any, pool).get_connection
-    return get("EVALSHA") if name is not None and name.default is inspect.Parameter.empty else get()
+    get, kind = cast(Any, pool).get_connection, cast(Any, type(pool))
+    return get("EVALSHA") if _wants_command(kind) else get()
+
+
+@functools.cache
+def _wants_command(kind: Any) -> bool:
+    name = _parameters_of(kind, "get_connection").get("command_name")
+    return name is not None and name.default is inspect.Parameter.empty
 
 
 def _parameters(each: object, method: str) -> Mapping[str, inspect.Parameter]:

@@ -34,6 +34,12 @@ async def drive(
     breaker does not count it.
     """
     runner.begin_here()
+    return await _drive(runner, asks, deadline, whole=whole)
+
+
+async def _drive(
+    runner: Reading, asks: Generator[list[Command], list[object], T], deadline: Deadline, *, whole: bool
+) -> T:
     if runner.over:
         raise closed()
     answers: Any = None
@@ -88,7 +94,7 @@ async def read(runner: Reading, names: Collection[bytes], max_age: float | None)
             plan = await runner.wait_to_claim(names, max_age, lease, deadline)
         if not plan.missing:
             return plan.values
-        values = await drive(runner, reads.fetch(plan.missing, plan.values), deadline, whole=True)
+        values = await _drive(runner, reads.fetch(plan.missing, plan.values), deadline, whole=True)
         if plan.values:
             values |= plan.values
         if plan.busy:  # within another read (of a signal handler): what that one gets is older, and must not be kept

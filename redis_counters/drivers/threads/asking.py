@@ -33,6 +33,10 @@ def drive(runner: Reading, asks: Generator[list[Command], list[object], T], dead
     breaker does not count it.
     """
     runner.begin_here()
+    return _drive(runner, asks, deadline, whole=whole)
+
+
+def _drive(runner: Reading, asks: Generator[list[Command], list[object], T], deadline: Deadline, *, whole: bool) -> T:
     if runner.over:
         raise closed()
     answers: Any = None
@@ -87,7 +91,7 @@ def read(runner: Reading, names: Collection[bytes], max_age: float | None) -> di
             plan = runner.wait_to_claim(names, max_age, lease, deadline)
         if not plan.missing:
             return plan.values
-        values = drive(runner, reads.fetch(plan.missing, plan.values), deadline, whole=True)
+        values = _drive(runner, reads.fetch(plan.missing, plan.values), deadline, whole=True)
         if plan.values:
             values |= plan.values
         if plan.busy:  # within another read (of a signal handler): what that one gets is older, and must not be kept

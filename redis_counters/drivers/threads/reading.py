@@ -41,8 +41,8 @@ class Reading(Flusher):
         return drive(self, asks, deadline or Deadline(), whole=False)
 
     def read(self, names: Collection[bytes], max_age: float | None) -> dict[bytes, CounterValue]:
-        self.begin_here()
         if self.background.absent and not self.over:
+            self.begin_here()
             self._flush_inline_if_due()
         return read(self, names, max_age)
 
