@@ -18,7 +18,7 @@ SLOTS = 20_000
 COUNTERS = int(
     os.environ.get("REDIS_COUNTERS_MANY", "30000")
 )  # 1,000,000 were tried by hand: docs/howto/housekeeping.md
-SLOW = 100_000  # microseconds; they take some thousands, and a busy machine stalls a server for tens of thousands
+SLOW = 10_000  # microseconds
 ATTEMPTS = 3  # a command may be slow because the machine is busy, but not the same work each time
 MOST_COMMANDS = 100  # of one step
 PIECE = 250  # slots, fields or names that one command deals with
@@ -75,7 +75,8 @@ def test_no_command_is_slow(any_server: RealServer) -> None:
             house = House(client, buckets=16)
             crowd(house, b"hot", SLOTS)
             many_counters(house, COUNTERS)
-            found.append([entry for state in ("c", "f", "") for entry in slow_commands(house, state)])
+            with any_server.ahead():
+                found.append([entry for state in ("c", "f", "") for entry in slow_commands(house, state)])
             assert house.value(b"hot") == 3 * SLOTS
             assert client.hlen(house.keys.shard_key(b"hot", 0)[1]) == 1
             assert {client.hget(house.keys.shard_key(b"n%d" % n, 0)[1], "+") for n in range(0, COUNTERS, 97)} == {b"3"}
