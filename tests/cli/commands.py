@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import multiprocessing
 import os
 import runpy
@@ -58,7 +57,7 @@ def _run_here(command: list[str], variables: dict[str, str], streams: Path) -> N
     for name, (number, mode) in STREAMS.items():
         with open(streams / name, mode) as stream:
             os.dup2(stream.fileno(), number)
-        setattr(sys, name, io.TextIOWrapper(open(number, mode, closefd=False), encoding="utf-8"))
+        setattr(sys, name, os.fdopen(number, mode.rstrip("b"), encoding="utf-8", closefd=False))
     sys.argv = ["redis-counters", *command]
     runpy.run_module("redis_counters.cli", run_name="__main__", alter_sys=True)
 
