@@ -1,5 +1,6 @@
 """What is true: values in, values out. No I/O, no clock, no chance.
 
-The specification of the rest. At run time only the reading of a hash is used (`slotmap.sum_fields`, `slotmap.parse`);
-the types, their merge and their laws, `slotmap.raise_slots` and `slotmap.fold` are what the scripts are tested against.
+The specification of the rest. At run time only the reading of a hash is used (`shard_fields`, `shard_copies`,
+`slotmap.parse`); the types, their merge and their laws, `slotmap.raise_slots` and `slotmap.fold` are what the scripts
+are tested against.
 """

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from redis_counters.crdt.gcounter import GCounter
 from redis_counters.crdt.pncounter import PNCounter
-from redis_counters.crdt.region_entries import AT, MINUS, PLUS, TILDE, Entry, count_of, entries_of
 from redis_counters.crdt.resettable import ResettableCounter
-from redis_counters.errors import quoted
+from redis_counters.crdt.shard_fields import Entry, count_of, entries_in, entries_of_text, text_of_entry
 
 __all__ = ["RegionalShard", "as_text", "parse_fields", "parse_text"]
 
@@ -111,41 +110,21 @@ def parse_fields(fields: Mapping[bytes, bytes], region: bytes = b"", expiry: int
 
     Raises: ValueError, naming the field, for a count that is not a decimal.
     """
-    counted = {PLUS: 0, MINUS: 0}
-    special: list[tuple[bytes, bytes]] = []
-    for name, raw in fields.items():
-        if AT in name:
-            special.append((name, raw))
-        elif name and name[-1] in (PLUS, MINUS):
-            counted[name[-1]] += -count_of(name, raw) if name[0] == TILDE else count_of(name, raw)
-    entries = entries_of(special, fields.get(b"d", b""), counted[PLUS], counted[MINUS])
+    entries = entries_in(fields.items())
     named = {region + place if place.startswith(b"/") else place: entry for place, entry in entries.items()}
     return RegionalShard(_counts(named), count_of(b"k", fields[b"k"]) if b"k" in fields else 0, expiry)
 
 
 def parse_text(text: bytes) -> RegionalShard:
     """Return the state that a canonical text tells; empty: there is no such key. Raises: ValueError."""
-    if not text:
-        return RegionalShard.bottom()
-    shards, expiry, *told = text.split(b" ")
-    entries: dict[bytes, Entry] = {}
-    for one in told:
-        place, *numbers = one.split(b",")
-        if b"/" not in place or not 1 <= len(numbers) <= 4 or place in entries:
-            raise ValueError(f"no entry of a shard: {quoted(one[:60])}")
-        entries[place] = [count_of(place, number) for number in numbers] + [0] * (4 - len(numbers))
-    return RegionalShard(_counts(entries), count_of(b"K", shards), count_of(b"EXPIRY", expiry))
+    shards, expiry, entries = entries_of_text(text)
+    return RegionalShard(_counts(entries), shards, expiry)
 
 
 def as_text(state: RegionalShard) -> bytes:
     """Return the canonical text; equal states have equal texts."""
-    told = [b"%d %d" % (state.shards, state.expiry)]
-    for place in state.places():
-        numbers = state.entry(place)
-        while len(numbers) > 1 and not numbers[-1]:
-            numbers.pop()
-        told.append(b",".join([place, *(b"%d" % number for number in numbers)]))
-    return b" ".join(told)
+    entries = [text_of_entry(place, state.entry(place)) for place in state.places()]
+    return b" ".join([b"%d %d" % (state.shards, state.expiry), *entries])
 
 
 def _counts(entries: Mapping[bytes, Entry]) -> ResettableCounter:

@@ -14,9 +14,7 @@ field of shard 0    holds
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from redis_counters.crdt.region_entries import AT, MINUS, PLUS, TILDE, Entries, count_of, entries_of, value_of
+from redis_counters.crdt.shard_fields import MINUS, PLUS, Entries, Fields, count_of, value_of_entries
 
 Copies = dict[bytes, tuple[int, int]]
 """By the copy's name: what it counts up and down."""
@@ -35,7 +33,7 @@ def is_copy(name: bytes) -> bool:
     return name.startswith(FIRST) and name.count(b".") == DOTS
 
 
-def copies_in(fields: Iterable[tuple[bytes, bytes]]) -> Copies:
+def copies_in(fields: Fields) -> Copies:
     """The copies among the fields of a shard 0. Cost: O(fields). Raises: ValueError for a count that is none."""
     copies: Copies = {}
     for name, raw in fields:
@@ -46,25 +44,11 @@ def copies_in(fields: Iterable[tuple[bytes, bytes]]) -> Copies:
     return copies
 
 
-def beyond(fields: Iterable[tuple[bytes, bytes]], shard: int, copies: Copies) -> int:
-    """What a shard counts beyond its copy, so that both together are their maximum. Cost: O(fields).
+def beyond(entries: Entries, shard: int, copies: Copies) -> int:
+    """What a shard counts beyond its copy, so that both together are their maximum. Cost: O(entries).
 
     A floor that is higher than the copy takes all of it away, and of several own keys each has its own copy.
     """
-    counted, dot = {PLUS: 0, MINUS: 0}, b""
-    special: list[tuple[bytes, bytes]] = []
-    for name, raw in fields:
-        if name == b"d":
-            dot = raw
-        elif AT in name:
-            special.append((name, raw))
-        elif name and name[-1] in (PLUS, MINUS):
-            counted[name[-1]] += -count_of(name, raw) if name[0] == TILDE else count_of(name, raw)
-    return beyond_copies(entries_of(special, dot, counted[PLUS], counted[MINUS]), shard, copies)
-
-
-def beyond_copies(entries: Entries, shard: int, copies: Copies) -> int:
-    """As `beyond`, of a shard's entries."""
     found = {place: list(entry) for place, entry in entries.items()}
     for place, entry in found.items():
         copy = copies.get(copy_name(shard, place[1:])) if place[:1] == b"/" else None
@@ -72,7 +56,7 @@ def beyond_copies(entries: Entries, shard: int, copies: Copies) -> int:
             for sign in (0, 1):
                 entry[2 + sign] = max(entry[2 + sign], copy[sign])
                 entry[sign] = max(entry[sign], entry[2 + sign])
-    return value_of(found)
+    return value_of_entries(found)
 
 
 def copied_shards(copies: Copies) -> int:

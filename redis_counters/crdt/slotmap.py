@@ -19,7 +19,7 @@ field               holds
 ``k``               how many shards the counter has; shard 0 only
 ``o``               how many key shards it has, which only keyed calls ask for; ignored here; shard 0 only
 ``z``               that it is about to get fewer shards (see narrow_open); ignored here; shard 0 only
-with ``@``          ignored: entries of regions, and floors of resets (see `region_entries`)
+with ``@``          ignored: entries of regions, and floors of resets (see `shard_fields`)
 any other           ignored: left for later versions, which must not end such a field in ``+`` or ``-``
 ==================  =====================================================================================
 
@@ -37,10 +37,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from redis_counters.crdt.sum_fields import AT, INT64_MAX, MINUS, PLUS, count_of, sum_fields
+from redis_counters.crdt.shard_fields import AT, INT64_MAX, MINUS, PLUS, count_of
 from redis_counters.errors import UsageError
 
-__all__ = ["INT64_MAX", "Half", "Sign", "SlotMap", "fold", "format_fields", "parse", "raise_slots", "sum_fields"]
+__all__ = ["Half", "Sign", "SlotMap", "fold", "format_fields", "parse", "raise_slots"]
 
 Sign = Literal["+", "-"]
 
@@ -106,7 +106,7 @@ def fold(state: SlotMap, actor: bytes) -> SlotMap:
 
 
 def parse(fields: Mapping[bytes, bytes]) -> SlotMap:
-    """The slot map that these fields are. For inspection; a read takes `sum_fields`.
+    """The slot map that these fields are. For inspection; a read takes `shard_fields.scan`.
 
     Raises: ValueError, naming the field, for a count that is not a decimal.
     """

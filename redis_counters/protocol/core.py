@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from redis_counters.crdt.sum_fields import INT64_MAX
+from redis_counters.crdt.shard_fields import INT64_MAX
 from redis_counters.errors import CounterError, NotRecorded, Overflow, SchemaMismatch, quoted, without_traceback
 from redis_counters.events import Event, EventKind, Observer
 from redis_counters.protocol.flush.round import Steps, run_flush

@@ -9,6 +9,7 @@ import pytest
 
 from redis_counters.protocol.wire.keys import KeySpace
 from tests.cli.commands import run
+from tests.selection import most
 from tests.servers import RealServer
 
 
@@ -26,8 +27,7 @@ def test_get_prints_lines_in_a_pipe(any_server: RealServer) -> None:
     assert (result.returncode, result.stdout, result.stderr) == (0, b"b\t2\nunknown\t0\na\t1\nb\t2\n", b"")
 
 
-@pytest.mark.every(2, "six commands each")
-@pytest.mark.parametrize("command", ["reset", "delete"])
+@pytest.mark.parametrize("command", most(["reset", "delete"], every=2, why="six commands each"))
 def test_what_is_taken_away_is_printed(any_server: RealServer, command: str) -> None:
     """Once, however often it is named."""
     run(any_server, "incr", "a", "3")
@@ -75,10 +75,9 @@ def test_json(any_server: RealServer) -> None:
     assert json.loads(run(any_server, "get", "ä", "b", "--json").stdout) == {"ä": 7, "b": 0}
 
 
-@pytest.mark.every(3, "three commands each")
 @pytest.mark.parametrize(
     "name",
-    [b"\xff\xfe", "ä".encode(), b"", b" ", b"{b}*", b"a\rb", b"x" * 10_000],
+    most([b"\xff\xfe", "ä".encode(), b"", b" ", b"{b}*", b"a\rb", b"x" * 10_000], every=3, why="three commands each"),
 )
 def test_names_are_bytes(any_server: RealServer, name: bytes) -> None:
     """Any bytes that an argument can hold are a name, and come out as they went in."""

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from redis_counters.crdt.region_entries import Entry
 from redis_counters.crdt.regional import RegionalShard, as_text, parse_fields, parse_text
+from redis_counters.crdt.shard_fields import Entry
 from redis_counters.crdt.slotmap import SlotMap, fold, format_fields, raise_slots
 
 CASES = [

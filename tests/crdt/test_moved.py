@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redis_counters.crdt.shard_copies import beyond, copies_in, copy_name, is_copy
-from redis_counters.crdt.sum_fields import sum_fields
+from redis_counters.crdt.shard_fields import entries_in, sum_fields
 
 COUNT = st.integers(0, 2**70)
 
@@ -28,18 +28,18 @@ def test_both_together_are_the_maximum(plus: int, minus: int, copied_plus: int, 
     assert copies == {b"s.2.g.1": (copied_plus, copied_minus)}
     counted, _ = sum_fields([(b"s.2.g.1+", b"%d" % copied_plus), (b"s.2.g.1-", b"%d" % copied_minus)])
     shard = [(b"d", b"g.1" if same else b"g.2"), (b"+", b"%d" % plus), (b"-", b"%d" % minus), (b"k", b"4")]
-    both = counted + beyond(shard, 2, copies)
+    both = counted + beyond(entries_in(shard), 2, copies)
     if same:
         assert both == max(plus, copied_plus) - max(minus, copied_minus)
     else:
         assert both == plus + copied_plus - minus - copied_minus
-    assert beyond(shard, 3, copies) == plus - minus
+    assert beyond(entries_in(shard), 3, copies) == plus - minus
 
 
 @given(COUNT, COUNT)
 def test_slots_and_floors_are_counted(total: int, floor: int) -> None:
     shard = [(b"g.1.own+", b"%d" % (total + floor)), (b"~g.1.own+", b"%d" % floor), (b"x@y+", b"junk"), (b"", b"")]
-    assert beyond(shard, 1, {}) == sum_fields(shard)[0] == total
+    assert beyond(entries_in(shard), 1, {}) == sum_fields(shard)[0] == total
 
 
 @pytest.mark.parametrize("raw", [b"", b"x", b"-1", b"1.0"])
@@ -47,4 +47,4 @@ def test_what_is_no_count_is_told(raw: bytes) -> None:
     with pytest.raises(ValueError, match=r"s\.2\.g\.1"):
         copies_in([(b"s.2.g.1+", raw)])
     with pytest.raises(ValueError, match="field"):
-        beyond([(b"+", raw)], 1, {})
+        beyond(entries_in([(b"+", raw)]), 1, {})

@@ -9,17 +9,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from redis_counters.crdt.slotmap import (
-    INT64_MAX,
-    Half,
-    Sign,
-    SlotMap,
-    fold,
-    format_fields,
-    parse,
-    raise_slots,
-    sum_fields,
-)
+from redis_counters.crdt.shard_fields import INT64_MAX, sum_fields
+from redis_counters.crdt.slotmap import Half, Sign, SlotMap, fold, format_fields, parse, raise_slots
 from redis_counters.errors import UsageError
 
 ACTORS = (b"Xk3b9.1.Qz3a", b"Xk3b9.12.Qz3a", b"0.1.0")

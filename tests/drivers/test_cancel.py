@@ -11,6 +11,7 @@ import redis.asyncio
 from redis_counters.asyncio import Counters
 from redis_counters.testing import LossyLink
 from tests.faces.either import truth
+from tests.selection import most
 from tests.servers import RealServer
 from tests.waiting import until_async
 
@@ -18,8 +19,7 @@ NAMES = [f"n{i}" for i in range(50)]
 ENOUGH = 20  # calls of each fate
 
 
-@pytest.mark.every(3, "more of the same")
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", most(range(3), every=3, why="more of the same"))
 def test_cancelled_calls(any_server: RealServer, seed: int) -> None:
     """Reads, pages and flushes with time limits from nothing to a few answers' time, over a link with a delay.
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from redis_counters import KeyConflict, Overflow, UsageError, WrongType
-from redis_counters.crdt.sum_fields import INT64_MAX
+from redis_counters.crdt.shard_fields import INT64_MAX
 from tests.faces.either import FACES, Either, truth
 from tests.keyed.support import KEYS, age_records, done, records
 from tests.servers import RealServer

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from redis_counters import Counters, Overflow, UsageError, WrongType
-from redis_counters.crdt.sum_fields import INT64_MAX
+from redis_counters.crdt.shard_fields import INT64_MAX
 from redis_counters.protocol.upkeep.janitor import JanitorReport, one_pass, upkeep_of
 from tests.faces.either import FACES, Either, truth
 from tests.keyed.support import KEYS, done

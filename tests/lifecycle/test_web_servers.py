@@ -14,6 +14,7 @@ from tests.faces.either import truth
 from tests.lifecycle.children import FORKS
 from tests.lifecycle.web_server import WebServer
 from tests.needs import needs_package
+from tests.selection import most
 from tests.servers import RealServer
 
 pytestmark = FORKS
@@ -40,10 +41,9 @@ SERVERS = {
 }
 
 
-@pytest.mark.every(9, "servers under load")
 @pytest.mark.parametrize(
     ("kind", "flush_interval"),
-    [*((kind, 30.0) for kind in SERVERS), ("gunicorn, sync workers", 0.05)],
+    most([*((kind, 30.0) for kind in SERVERS), ("gunicorn, sync workers", 0.05)], every=9, why="servers under load"),
 )
 def test_stopped_under_load(any_server: RealServer, tmp_path: Path, kind: str, flush_interval: float) -> None:
     """SIGTERM while requests arrive: all increments of answered requests are there, whatever the flush interval."""

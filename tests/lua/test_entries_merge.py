@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from redis_counters.crdt.regional import RegionalShard, parse_fields, parse_text
-from redis_counters.crdt.sum_fields import sum_fields
+from redis_counters.crdt.shard_fields import sum_fields
 from redis_counters.protocol.wire import scripts
 from redis_counters.protocol.wire.commands import Script
 from tests.crdt.test_regional import texts

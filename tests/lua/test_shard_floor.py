@@ -6,6 +6,7 @@ import pytest
 import redis
 
 from redis_counters.crdt.shard_copies import beyond
+from redis_counters.crdt.shard_fields import entries_in
 from redis_counters.protocol.wire import scripts
 from redis_counters.protocol.wire.commands import Script
 from tests.lua.calls import INDEX, REGISTRY, Answer, Bucket, key
@@ -24,9 +25,9 @@ def floor(bucket: Bucket, plus: int = 10, minus: int = 4, dot: bytes = DOT) -> A
 def test_as_much_as_the_copy_lies_under_a_floor(bucket: Bucket, grown: int) -> None:
     join(bucket)
     bucket.client.hset(SHARD, mapping={"d": DOT, "+": 10, "-": 4, "gen99.8.own+": grown})
-    before = beyond(bucket.fields(SHARD).items(), 3, COPIES)
+    before = beyond(entries_in(bucket.fields(SHARD).items()), 3, COPIES)
     assert floor(bucket) == ("OK", 1)
-    assert beyond(bucket.fields(SHARD).items(), 3, COPIES) == before == grown
+    assert beyond(entries_in(bucket.fields(SHARD).items()), 3, COPIES) == before == grown
     assert read(bucket, SHARD) == [b"0 0 eu/gen99.7,%d,4,10,4" % (10 + grown)]
     assert stamps(bucket)[b"3:a"] == 2
     before_again = bucket.everything()
@@ -41,7 +42,7 @@ def test_a_floor_is_never_above_its_total(bucket: Bucket) -> None:
     bucket.client.hset(SHARD, mapping={"d": DOT, "+": 3})
     floor(bucket)
     assert read(bucket, SHARD) == [b"0 0 eu/gen99.7,10,4,10,4"]
-    assert beyond(bucket.fields(SHARD).items(), 3, COPIES) == 0
+    assert beyond(entries_in(bucket.fields(SHARD).items()), 3, COPIES) == 0
 
 
 def test_of_an_earlier_key_too(bucket: Bucket) -> None:

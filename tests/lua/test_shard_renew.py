@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from redis_counters.crdt.regional import RegionalShard, parse_fields
-from redis_counters.crdt.sum_fields import sum_fields
+from redis_counters.crdt.shard_fields import sum_fields
 from tests.lua import regions
 from tests.lua.calls import INDEX, REGISTRY, Bucket, key
 from tests.lua.scenarios import denied

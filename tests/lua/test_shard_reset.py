@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from redis_counters.crdt.regional import RegionalShard, as_text, parse_fields, parse_text
+from redis_counters.crdt.shard_fields import sum_fields
 from redis_counters.crdt.slotmap import SlotMap, format_fields
-from redis_counters.crdt.sum_fields import sum_fields
 from tests.crdt.test_regional import entries, own_dots, places
 from tests.crdt.test_slotmap import slot_maps
 from tests.lua import keyed

@@ -8,7 +8,8 @@ import random
 import pytest
 import redis
 
-from redis_counters.crdt.slotmap import INT64_MAX, parse, sum_fields
+from redis_counters.crdt.shard_fields import INT64_MAX, sum_fields
+from redis_counters.crdt.slotmap import parse
 from redis_counters.protocol.keyed.calls import seed_slot
 from redis_counters.protocol.wire import scripts
 from redis_counters.protocol.wire.commands import Script

@@ -51,10 +51,7 @@ def written(shards: int, entries: dict[bytes, tuple[int, ...]]) -> bytes:
 def merged(one: bytes, other: bytes) -> dict[bytes, tuple[int, ...]]:
     """What a region has after it was told: the larger of each."""
     ours, theirs = shard_text.shard_of_text(one).entries, shard_text.shard_of_text(other).entries
-    return {
-        place: tuple(map(max, ours.get(place, shard_text.NOTHING), theirs.get(place, shard_text.NOTHING)))
-        for place in {*ours, *theirs}
-    }
+    return {place: tuple(map(max, ours.get(place, [0] * 4), theirs.get(place, [0] * 4))) for place in {*ours, *theirs}}
 
 
 def counting(entries: dict[bytes, tuple[int, ...]]) -> dict[bytes, tuple[int, ...]]:

@@ -9,13 +9,10 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from redis_counters.crdt.shard_fields import Entries, Entry, entries_of_text, text_of_entry
 from redis_counters.errors import quoted
 from redis_counters.protocol.wire.replies import BadReply
 
-Entry = tuple[int, int, int, int]
-"""Counted up and down, and the floors under the two."""
-
-NOTHING: Entry = (0, 0, 0, 0)
 _WITH_FLOORS = re.compile(rb",\d+,\d+,\d+")
 
 
@@ -23,8 +20,8 @@ class Shard(NamedTuple):
     """The text of a shard, parsed. ``entries``: by region and dot, as they stand in the text."""
 
     shards: int
-    expiry: bytes
-    entries: dict[bytes, Entry]
+    expiry: int
+    entries: Entries
 
 
 def split_error(text: bytes) -> tuple[bytes, bytes]:
@@ -47,22 +44,10 @@ def copy_of_peers(text: bytes) -> tuple[bytes, list[int]] | None:
 
 def shard_of_text(text: bytes) -> Shard:
     """Parse a text. Raises BadReply."""
-    if not text:
-        return Shard(0, b"0", {})
-    shards, _, rest = text.partition(b" ")
-    expiry, _, entries = rest.partition(b" ")
     try:
-        return Shard(int(shards), expiry, dict(map(_entry, entries.split(b" "))) if entries else {})
+        return Shard(*entries_of_text(text))
     except ValueError:
         raise BadReply(f"expected the text of a shard, got {quoted(text[:80])}") from None
-
-
-def _entry(text: bytes) -> tuple[bytes, Entry]:
-    place, *counts = text.split(b",")
-    plus, minus, floor_plus, floor_minus, *more = [*map(int, counts), 0, 0, 0, 0][: max(4, len(counts))]
-    if more or not counts:
-        raise ValueError
-    return place, (plus, minus, floor_plus, floor_minus)
 
 
 def is_floor(entry: Entry) -> bool:
@@ -80,25 +65,18 @@ def lacking(here: bytes, there: bytes) -> bytes:
     for place, entry in theirs.entries.items():
         own = ours.entries.get(place)
         if any(b > a for a, b in zip(own, entry, strict=True)) if own is not None else not is_floor(entry):
-            found.append(_text(place, entry))
+            found.append(text_of_entry(place, entry))
     if not found and theirs.shards <= max(ours.shards, 1):
         return b""
-    return b" ".join([b"%d" % theirs.shards, theirs.expiry, *found])
-
-
-def _text(place: bytes, entry: Entry) -> bytes:
-    counts = b",".join(b"%d" % count for count in entry)
-    while counts.endswith(b",0"):
-        counts = counts[:-2]
-    return place + b"," + counts
+    return b" ".join([b"%d %d" % (theirs.shards, theirs.expiry), *found])
 
 
 def expiry_of(text: bytes) -> int:
     """Return when a shard expires, epoch milliseconds; 0 for never."""
-    return int(shard_of_text(text).expiry)
+    return shard_of_text(text).expiry
 
 
-def entries_of(text: bytes, region: bytes) -> dict[bytes, Entry]:
+def entries_of(text: bytes, region: bytes) -> Entries:
     """Return the entries of one region."""
     return {p: e for p, e in shard_of_text(text).entries.items() if p.startswith(region + b"/")}
 

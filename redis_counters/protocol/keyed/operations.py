@@ -8,7 +8,7 @@ from datetime import timedelta
 from hashlib import blake2b
 from typing import TypeVar
 
-from redis_counters.crdt.sum_fields import INT64_MAX
+from redis_counters.crdt.shard_fields import INT64_MAX
 from redis_counters.errors import WrongType, quoted
 from redis_counters.protocol.keyed.calls import Call, Has, Like, Once, Plain, Seed, User
 from redis_counters.protocol.wire.commands import pieces

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
-from redis_counters.crdt.sum_fields import INT64_MAX
+from redis_counters.crdt.shard_fields import INT64_MAX
 from redis_counters.errors import CounterError, Refused
 from redis_counters.protocol.read.snapshot import Snapshot
 from redis_counters.protocol.wire.values import CounterValue, made_value

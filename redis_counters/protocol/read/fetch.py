@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 from redis_counters.crdt.shard_copies import copies_in
-from redis_counters.crdt.sum_fields import sum_fields
+from redis_counters.crdt.shard_fields import sum_fields
 from redis_counters.errors import Refused
 from redis_counters.protocol.read.cache import ReadCache, forget_oldest
 from redis_counters.protocol.read.pages import PageRead, Want

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from redis_counters.crdt.regional import RegionalShard, parse_fields
 from redis_counters.crdt.shard_copies import Copies, beyond, copies_in, is_copy
+from redis_counters.crdt.shard_fields import entries_in
 from redis_counters.crdt.slotmap import SlotMap, parse
 from redis_counters.errors import Refused, reworded
 from redis_counters.protocol.read.fetch import Reads
@@ -112,7 +113,7 @@ def inspect(reads: Reads, name: Name) -> Generator[list[Command], list[object], 
             if not shard:
                 copies = copies_in(fields.items())
                 shards = max(shards, found.shards)
-            value += beyond(fields.items(), shard, copies)
+            value += beyond(entries_in(fields.items()), shard, copies)
             parts += (ShardView(shard, bucket, key, found, parse_fields(fields)),)
         except (Refused, ValueError) as error:
             refused.append(of_shard(key, error))

@@ -11,9 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
-from redis_counters.crdt.region_entries import Entries
-from redis_counters.crdt.regional import parse_text
-from redis_counters.crdt.shard_copies import beyond_copies, copied_shards, copies_in
+from redis_counters.crdt.shard_copies import beyond, copied_shards, copies_in
+from redis_counters.crdt.shard_fields import Entries, entries_of_text
 from redis_counters.crdt.slotmap import parse
 from redis_counters.errors import (
     CounterError,
@@ -89,7 +88,7 @@ def take_away(reads: Reads, name: bytes, taken: Taken, *, delete: bool) -> Steps
             except CounterError as error:
                 refused.append(error)
                 continue
-            taken.amount += beyond_copies(entries, shard, copies)
+            taken.amount += beyond(entries, shard, copies)
             taken.shards += 1
             done.append(shard)
     if delete:
@@ -138,10 +137,9 @@ def _entries(raw: object, key: bytes) -> Entries:
     """Return what a shard held. Raises what Redis refuses."""
     text = reply_of(of_counter(raw, key), Script.SHARD_RESET).text(0)
     try:
-        state = parse_text(b"0 0 " + text if text else b"")
+        return entries_of_text(b"0 0 " + text if text else b"")[2]
     except ValueError as error:
         raise BadReply(str(error)) from None
-    return {place: state.entry(place) for place in state.places()}
 
 
 def _expect_no_slots(writer: Writer, name: bytes, shards: list[int]) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from redis_counters.crdt.region_entries import live_total
 from redis_counters.crdt.shard_copies import Copies
+from redis_counters.crdt.shard_fields import scan
 from redis_counters.protocol.wire.keys import bucket_of
 from redis_counters.protocol.wire.shard_fields import pairs_of
 from redis_counters.protocol.wire.values import CounterValue
@@ -81,13 +81,13 @@ class Snapshot:
             if not actor.id or (key not in plus.total and key not in minus.total):  # not opened yet: Redis has nothing
                 continue
             fields = dict(pairs_of(raw, b""))
-            copy = b"@/" + fields.get(b"d", b"")
-            for table, sign in ((plus, b"+"), (minus, b"-")):
+            live_plus, live_minus, _, dot, _ = scan(fields.items())
+            copy = b"@/" + dot
+            for table, sign, live in ((plus, b"+", live_plus), (minus, b"-", live_minus)):
                 if key not in table.total:
                     continue
                 if copy + sign in fields:
-                    beyond = int(fields[copy + sign]) - live_total(fields.items(), sign)
-                    self.excess = {**self.excess, (key, table.kind): max(0, beyond)}
+                    self.excess = {**self.excess, (key, table.kind): max(0, int(fields[copy + sign]) - live)}
                 slot, place = fields.get(actor.id + sign), (key, actor.owner, table.kind)
                 had = self.acknowledged.get(place, 0)
                 if slot is not None:

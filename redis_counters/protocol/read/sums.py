@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from redis_counters.crdt.shard_copies import Copies, beyond, copies_in
-from redis_counters.crdt.sum_fields import sum_fields
+from redis_counters.crdt.shard_fields import entries_of, scan, value_of
 from redis_counters.errors import WrongType, quoted
 from redis_counters.protocol.wire.replies import BadReply
 from redis_counters.protocol.wire.shard_counts import check_told
@@ -67,15 +67,16 @@ def added_up(name: bytes, raws: Sequence[object], first: int = 0, copies: Copies
     counted, shards = 0, 1
     try:
         for shard, raw in enumerate(raws, first):
-            more, told = sum_fields(pairs_of(raw, name))
+            plus, minus, told, _, special = found = scan(pairs_of(raw, name))
             if told > 1:
                 check_told(told)
                 shards = max(shards, told)
             if shard == 0 and len(raws) > 1:
                 copies = copies_in(pairs_of(raw, name))
-            elif shard and copies:
-                more = beyond(pairs_of(raw, name), shard, copies)
-            counted += more
+            if shard and copies:
+                counted += beyond(entries_of(found), shard, copies)
+            else:
+                counted += value_of(found) if special else plus - minus
     except ValueError as error:
         raise WrongType(f"counter {quoted(name)}: {error}", counter=name) from None
     except (AttributeError, TypeError):  # numbers, lists, errors where a hash has texts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from redis_counters.crdt.sum_fields import INT64_MAX
+from redis_counters.crdt.shard_fields import INT64_MAX
 from redis_counters.errors import Overflow, UsageError, quoted
 
 Name = str | bytes

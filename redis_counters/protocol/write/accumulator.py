@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from zlib import crc32
 
-from redis_counters.crdt.sum_fields import INT64_MAX
+from redis_counters.crdt.shard_fields import INT64_MAX
 from redis_counters.protocol.wire.keys import name_of
 from redis_counters.protocol.write.buffer import Buffer
 from redis_counters.protocol.write.router import Router

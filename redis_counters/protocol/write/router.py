@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from zlib import crc32
 
-from redis_counters.crdt.sum_fields import INT64_MAX
+from redis_counters.crdt.shard_fields import INT64_MAX
 from redis_counters.errors import SchemaMismatch
 from redis_counters.protocol.wire.keys import KeySpace
 from redis_counters.protocol.wire.settings import Settings
