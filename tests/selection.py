@@ -7,11 +7,10 @@ pytest runs the same most tests; ``--all`` every one, ``--rest`` those that were
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from typing import Any
 
 import pytest
-from _pytest.mark import ParameterSet
 
 from tests.servers import Kind, kinds
 
@@ -26,6 +25,7 @@ FIXTURES = {
 # Elsewhere a test of both faces is one of the code below them, which they share.
 BOTH_FACES = ("faces", "drivers", "lifecycle")
 LEFT = pytest.StashKey[Counter[str]]()
+REASON = pytest.StashKey[str | None]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,14 +36,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow(reason): left to `make test-all`")
+    config.addinivalue_line("markers", "every(n, reason): of its rows the first and then each n-th are not left")
     config.stash[LEFT] = Counter()
-
-
-def most(rows: Iterable[Any], every: int, why: str) -> list[ParameterSet]:
-    """Return rows of which ``make test`` takes the first and then each ``every``-th."""
-    slow = pytest.mark.slow(why)
-    listed = [row if isinstance(row, tuple) else (row,) for row in rows]
-    return [pytest.param(*row, marks=slow if number % every else ()) for number, row in enumerate(listed)]
 
 
 def left_for(item: pytest.Item) -> str | None:
@@ -64,8 +58,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     selection = config.getoption("selection")
     kept: list[pytest.Item] = []
     left: list[pytest.Item] = []
+    rows: Counter[str] = Counter()
     for item in items:
         reason = left_for(item)
+        if not reason and (mark := item.get_closest_marker("every")):
+            test = item.nodeid.partition("[")[0]
+            reason = "rows of one test" if rows[test] % mark.args[0] else None
+            rows[test] += 1
+        item.stash[REASON] = reason
         (left if reason else kept).append(item)
         if reason and selection == "most":
             config.stash[LEFT][reason] += 1

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.selection import left_for, most
+from tests.selection import REASON
 
 ROOT = Path(__file__).parent.parent
 TESTS = """
 import pytest
-from tests.selection import most
 from tests.servers import Kind
 
 @pytest.fixture
@@ -28,14 +27,15 @@ def test_face(face): pass
 def test_kind(kind): pass
 @pytest.mark.slow("it waits")
 def test_slow(): pass
-@pytest.mark.parametrize("row", most(range(3), every=2, why="more of the same"))
+@pytest.mark.every(2, "more of the same")
+@pytest.mark.parametrize("row", range(3))
 def test_row(row): pass
 """
 MOST = {"test_any", "test_face[blocking]", "test_row[0]", "test_row[2]"}
 REST = {"test_with_a_cluster", "test_kind[other]", "test_slow", "test_row[1]"}
 SECOND = "test_face[asyncio]"
 NEW, BOTH = "test_new.py", "faces/test_faces.py"
-LEFT = "left to make test-all: 9 tests (slow 4, clusters 2, other servers 2, the second face 1)"
+LEFT = "left to make test-all: 9 tests (clusters 2, other servers 2, slow 2, rows of one test 2, the second face 1)"
 
 
 def run(folder: Path, *arguments: str) -> tuple[set[str], set[str], str]:
@@ -64,11 +64,8 @@ def test_most_and_the_rest_are_all(tmp_path: Path) -> None:
 
 def test_this_run_has_what_the_rules_say(request: pytest.FixtureRequest) -> None:
     """And what is marked says why."""
-    left = {left_for(item) is not None for item in request.session.items}
+    items = request.session.items
+    left = {item.stash[REASON] is not None for item in items}
     assert left <= {"most": {False}, "rest": {True}, "all": {True, False}}[request.config.getoption("selection")]
-    marks = [mark for item in request.session.items for mark in item.iter_markers("slow")]
-    assert all(len(mark.args) == 1 and mark.args[0] for mark in marks)
-
-
-def test_no_row_is_lost() -> None:
-    assert [row.values for row in most("abc", 2, "more")] == [("a",), ("b",), ("c",)]
+    marks = [mark for item in items for name in ("slow", "every") for mark in item.iter_markers(name)]
+    assert all(isinstance(mark.args[-1], str) and mark.args[-1] for mark in marks)

@@ -15,7 +15,6 @@ from redis_counters import Counters
 from redis_counters.cli import options, output
 from redis_counters.cli.app import app
 from tests.cli.commands import COMMAND, TIMEOUT, environment, run, values
-from tests.selection import most
 from tests.servers import NOWHERE, RealServer
 
 ALL_COMMANDS = [each.callback.__name__ for each in app.registered_commands if each.callback]
@@ -35,13 +34,15 @@ def test_it_is_a_module() -> None:
     assert (result.returncode, result.stdout) == (0, f"redis-counters {redis_counters.__version__}\n".encode())
 
 
-@pytest.mark.parametrize("command", most(ALL_COMMANDS, every=5, why="a command each"))
+@pytest.mark.every(5, "a command each")
+@pytest.mark.parametrize("command", ALL_COMMANDS)
 def test_help_names_what_a_number_is(command: str) -> None:
     """Seconds or a port: no option is shown as a range of a type of typer's."""
     assert b" range>" not in run(None, command, "--help").stdout.lower()
 
 
-@pytest.mark.parametrize("command", most(COMMANDS, every=4, why="a command each"))
+@pytest.mark.every(4, "a command each")
+@pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_has_help(command: str) -> None:
     """The list of commands names each, and each has a help text with a URL to set where it takes one."""
     assert f" {command} ".encode() in run(None, "--help").stdout
@@ -120,11 +121,10 @@ def test_no_command_prints_the_help() -> None:
     assert b"doctor" in result.stdout
 
 
+@pytest.mark.every(3, "a command each")
 @pytest.mark.parametrize(
     "command",
-    most(
-        [["get", "a"], ["incr", "a"], ["inspect", "a"], ["count"], ["fold"], ["bench"]], every=3, why="a command each"
-    ),
+    [["get", "a"], ["incr", "a"], ["inspect", "a"], ["count"], ["fold"], ["bench"]],
 )
 def test_server_away(command: list[str]) -> None:
     """A server that is away: exit code 1, one line, and no password in it."""
@@ -135,9 +135,10 @@ def test_server_away(command: list[str]) -> None:
     assert b"sesame" not in result.stderr
 
 
+@pytest.mark.every(4, "a command each")
 @pytest.mark.parametrize(
     "command",
-    most(["get a", "incr a", "count", "inspect a", "actors", "fold", "doctor", "bench"], every=4, why="a command each"),
+    ["get a", "incr a", "count", "inspect a", "actors", "fold", "doctor", "bench"],
     ids=str,
 )
 @pytest.mark.parametrize("there", [False, True], ids=["nothing", "a plain server"])
@@ -217,7 +218,8 @@ def test_every_command_that_has_a_namespace_has_a_region() -> None:
     assert {name for name, has in options.items() if "--namespace" in has} - of_all == {name for name, *_ in REGIONAL}
 
 
-@pytest.mark.parametrize("command", most(REGIONAL, every=5, why="a command each"), ids=lambda command: command[0])
+@pytest.mark.every(6, "a command each")
+@pytest.mark.parametrize("command", REGIONAL, ids=lambda command: command[0])
 def test_region(any_server: RealServer, command: list[str]) -> None:
     """Of a namespace in some region: with that, or none, a command works; with another it says which one it has."""
     with Counters.from_url(any_server.url, region="east") as counters:

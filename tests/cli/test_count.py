@@ -10,7 +10,6 @@ import pytest
 
 from redis_counters.cli.counting import lines
 from tests.cli.commands import run, values
-from tests.selection import most
 from tests.servers import RealServer
 
 AWKWARD = b"a\nb\n\na\r\n\xff\xfe\n a\na \n\n\x00\n{x}*\nb\tb\n\x0b\n\x1b[2J\n\xc2\x85\nlast without newline"
@@ -30,7 +29,8 @@ def test_a_line_is_its_bytes(any_server: RealServer) -> None:
     assert values(any_server, [*wanted, b"a\r\n", b"last"]) == wanted
 
 
-@pytest.mark.parametrize("text", most([b"", b"\n", b"\n\n", b"a", b"a\n"], every=3, why="a command each"))
+@pytest.mark.every(3, "a command each")
+@pytest.mark.parametrize("text", [b"", b"\n", b"\n\n", b"a", b"a\n"])
 def test_smallest_inputs(any_server: RealServer, text: bytes) -> None:
     """An empty input has no line, a newline is one empty line."""
     result = run(any_server, "count", "--json", stdin=text)

@@ -204,6 +204,7 @@ def test_server_away_at_the_start(private_server: RealServer, command: list[str]
     assert values(private_server, [b"a"]) == {b"a": 3}
 
 
+@pytest.mark.every(2, "seconds each")
 @pytest.mark.parametrize("command", [["count"], ["incr", "a"]], ids=lambda command: command[0])
 def test_server_away_for_too_long(private_server: RealServer, command: list[str]) -> None:
     """When the time is over, it says what kept it from counting, in one line, and that is not how often it asked."""

@@ -22,7 +22,6 @@ from redis_counters.testing import LossyLink
 from tests.cli.commands import COMMAND, TIMEOUT, environment, run, start
 from tests.cli.terminals import on_terminal
 from tests.faces.either import commandstats, reset_stats
-from tests.selection import most
 from tests.servers import NOWHERE, Kind, RealServer, kinds
 from tests.topologies import Cluster
 from tests.waiting import until
@@ -88,7 +87,8 @@ def ended_by(process: subprocess.Popen[bytes], number: signal.Signals = signal.S
 # -- the option --region
 
 
-@pytest.mark.parametrize("command", most(["exchange", "verify"], every=2, why="a command each"))
+@pytest.mark.every(2, "a command each")
+@pytest.mark.parametrize("command", ["exchange", "verify"])
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
@@ -121,7 +121,8 @@ def test_regions_before_the_command_are_refused() -> None:
     assert b"secret" not in done.stderr
 
 
-@pytest.mark.parametrize("link", most(["eu", "eu:eu", "eu:ap", "eu:us:eu", ":"], every=3, why="a command each"))
+@pytest.mark.every(3, "a command each")
+@pytest.mark.parametrize("link", ["eu", "eu:eu", "eu:ap", "eu:us:eu", ":"])
 def test_a_link_is_between_two_of_the_regions(link: str) -> None:
     done = run(None, "exchange", "--region", "eu=redis://a", "--region", "us=redis://b", "--link", link)
     assert (done.returncode, done.stdout) == (2, b"")
@@ -449,6 +450,7 @@ def test_a_record_that_is_something_else_is_named_as_a_key(servers: list[RealSer
     assert b"region us: the key 'rc:meta' holds something else" in done.stderr
 
 
+@pytest.mark.every(2, "seconds each")
 @pytest.mark.parametrize("exchanged", [False, True])
 def test_regions_with_different_numbers_of_buckets_are_listed(servers: list[RealServer], exchanged: bool) -> None:
     """It names the two regions, and compares the others; also where one was emptied and settled anew."""
@@ -524,6 +526,7 @@ def test_a_region_is_restored_from_a_backup(servers: list[RealServer], renew: bo
     assert [value(server, "likes") for server in servers[:2]] == [141, 141]
 
 
+@pytest.mark.every(2, "seconds each")
 @pytest.mark.parametrize("gone", ["expired", "deleted"])
 def test_what_expires_earlier_by_the_clock_of_a_region_is_not_lost(servers: list[RealServer], gone: str) -> None:
     """Its server is an hour ahead of the other; a key that is deleted before its time is."""

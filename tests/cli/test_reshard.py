@@ -54,6 +54,7 @@ def test_more(any_server: RealServer) -> None:
     ]
 
 
+@pytest.mark.slow("a window long")
 def test_fewer(any_server: RealServer) -> None:
     """Whatever was in the others is in the first; readers find it, and counts and shards may grow again."""
     counted(any_server, 8, "a", "b")

@@ -11,7 +11,6 @@ from redis_counters import Counters
 from redis_counters.cli import output
 from tests.cli.commands import TIMEOUT, run, start
 from tests.cli.terminals import on_terminal
-from tests.selection import most
 from tests.servers import RealServer
 
 NASTY = b"a\x1b]0;title\x07\x1b[2J\xc2\x9b31m\xff"
@@ -31,11 +30,10 @@ def harmless(told: bytes) -> bool:
     return not any(byte in told for byte in (b"\x1b", b"\x07", b"\xc2\x9b", b"\xff"))
 
 
+@pytest.mark.every(3, "a command each")
 @pytest.mark.parametrize(
     "command",
-    most(
-        ["get", "inspect", "reset", "delete", "get --json", "inspect --json", "reshard"], every=3, why="a command each"
-    ),
+    ["get", "inspect", "reset", "delete", "get --json", "inspect --json", "reshard"],
 )
 def test_names(any_server: RealServer, command: str) -> None:
     """A name with control characters is escaped on a terminal, by every command that prints it."""

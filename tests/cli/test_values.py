@@ -9,7 +9,6 @@ import pytest
 
 from redis_counters.protocol.wire.keys import KeySpace
 from tests.cli.commands import run
-from tests.selection import most
 from tests.servers import RealServer
 
 
@@ -27,7 +26,8 @@ def test_get_prints_lines_in_a_pipe(any_server: RealServer) -> None:
     assert (result.returncode, result.stdout, result.stderr) == (0, b"b\t2\nunknown\t0\na\t1\nb\t2\n", b"")
 
 
-@pytest.mark.parametrize("command", most(["reset", "delete"], every=2, why="six commands each"))
+@pytest.mark.every(2, "six commands each")
+@pytest.mark.parametrize("command", ["reset", "delete"])
 def test_what_is_taken_away_is_printed(any_server: RealServer, command: str) -> None:
     """Once, however often it is named."""
     run(any_server, "incr", "a", "3")
@@ -75,9 +75,10 @@ def test_json(any_server: RealServer) -> None:
     assert json.loads(run(any_server, "get", "ä", "b", "--json").stdout) == {"ä": 7, "b": 0}
 
 
+@pytest.mark.every(3, "three commands each")
 @pytest.mark.parametrize(
     "name",
-    most([b"\xff\xfe", "ä".encode(), b"", b" ", b"{b}*", b"a\rb", b"x" * 10_000], every=3, why="three commands each"),
+    [b"\xff\xfe", "ä".encode(), b"", b" ", b"{b}*", b"a\rb", b"x" * 10_000],
 )
 def test_names_are_bytes(any_server: RealServer, name: bytes) -> None:
     """Any bytes that an argument can hold are a name, and come out as they went in."""

@@ -92,6 +92,7 @@ def counted(server: RealServer, name: str) -> Iterator[None]:
         until(lambda: counters.get(name, max_age=0) >= TASKS, f"{TASKS} tasks")
 
 
+@pytest.mark.every(4, "a worker each")
 @pytest.mark.parametrize("pool", POOLS)
 def test_a_worker_is_stopped(any_server: RealServer, tmp_path: Path, pool: str) -> None:
     """The flush interval is longer than the test: the end of each process delivers."""
@@ -107,6 +108,7 @@ def test_a_worker_is_stopped(any_server: RealServer, tmp_path: Path, pool: str) 
     assert "not delivered" not in log.read_text()
 
 
+@pytest.mark.slow("a worker, and its pauses")
 def test_a_task_that_runs_again(any_server: RealServer, tmp_path: Path) -> None:
     """Each attempt counts by `incr`; by `incr_once` with the task's id they are one."""
     with worker(POOLS["prefork"], any_server, any_server, tmp_path / "log"), counted(any_server, "finished"):

@@ -143,6 +143,7 @@ def test_while_redis_is_away(name: str, private_server: RealServer, tmp_path: Pa
         assert rows(ann.open())[0] == (1, "Unlike")
 
 
+@pytest.mark.every(3, "a second each")
 @pytest.mark.parametrize("name", ONE_EACH)
 def test_a_crowd_over_a_link_that_loses_replies(name: str, any_server: RealServer, tmp_path: Path) -> None:
     """Users click and share at once, repeat what was answered, and what was not; then each is counted once."""

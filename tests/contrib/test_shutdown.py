@@ -10,7 +10,6 @@ import pytest
 from tests.faces.either import truth
 from tests.lifecycle.children import FORKS
 from tests.lifecycle.web_server import WebServer
-from tests.selection import most
 from tests.servers import RealServer
 
 pytestmark = FORKS
@@ -34,7 +33,8 @@ SERVERS = {
 }
 
 
-@pytest.mark.parametrize("kind", most(SERVERS, every=6, why="web servers under load"))
+@pytest.mark.every(6, "web servers under load")
+@pytest.mark.parametrize("kind", SERVERS)
 def test_stopped_under_load(any_server: RealServer, tmp_path: Path, kind: str) -> None:
     """Servers that fork are reloaded before: workers end, and others begin."""
     web = WebServer(SERVERS[kind], any_server, tmp_path / "log", 30.0)

@@ -13,7 +13,6 @@ import pytest
 from tests.docs.pages import PAGES, ROOT, PageError, blocks
 from tests.docs.run import Runner
 from tests.docs.stand_ins import stand_ins
-from tests.selection import most
 from tests.servers import RealServer
 
 WITH_CODE = [page for page in PAGES if "```" in page.read_text()]
@@ -29,9 +28,8 @@ def test_a_quickstart_has_the_example(name: str) -> None:
     assert f"# {name}_likes.py\n{example}" in [block.text for block in found]
 
 
-@pytest.mark.parametrize(
-    "page", most(WITH_CODE, every=4, why="a process for each block"), ids=lambda page: str(page.relative_to(ROOT))
-)
+@pytest.mark.every(4, "a process for each block")
+@pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_runs(page: Path, private_server: RealServer, tmp_path: Path) -> None:
     """In a process and a folder of its own, on an empty server."""
     with stand_ins(page.read_text(), private_server.kind) as instead:

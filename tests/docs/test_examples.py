@@ -25,6 +25,7 @@ def test_every_example_is_run() -> None:
     assert {path.name for path in (ROOT / "examples").glob("*.py")} == EXAMPLES.keys() | SERVED
 
 
+@pytest.mark.every(2, "a process each")
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example(name: str, any_server: RealServer, tmp_path: Path) -> None:
     arguments, expected = EXAMPLES[name]

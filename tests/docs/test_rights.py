@@ -79,6 +79,7 @@ USES: dict[
 ROWS = {re.sub(r"\[(.+?)\]\(.+?\)", r"\1", row["for"]): re.findall(r"\+\w+", row["besides"]) for row in table(TEXT)}
 
 
+@pytest.mark.every(3, "a command each")
 @pytest.mark.parametrize("use", USES)
 def test_they_are_enough(use: str, private_server: RealServer, any_server: RealServer) -> None:
     before, work = USES[use]

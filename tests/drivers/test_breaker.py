@@ -72,6 +72,7 @@ def test_reads_fail_at_once_and_recover(private_server: RealServer, face: str) -
     assert truth(private_server, ["x"]) == {b"x": 4}
 
 
+@pytest.mark.every(2, "seconds each")
 @pytest.mark.parametrize("face", FACES)
 def test_a_reader_alone_recovers(private_server: RealServer, face: str) -> None:
     """A process that only reads: after the rest one read tries, and if it succeeds all do."""

@@ -46,6 +46,7 @@ GARBAGE = {
 }
 
 
+@pytest.mark.every(5, "more of the same")
 @pytest.mark.parametrize("command", ["EVALSHA", "HMGET", "HGETALL"])
 @pytest.mark.parametrize("reply", [pytest.param(reply, id=name) for name, reply in GARBAGE.items()])
 @pytest.mark.parametrize("face", FACES)
@@ -77,6 +78,7 @@ def test_garbage_is_not_believed(any_server: RealServer, face: str, reply: bytes
     assert set(truth(any_server, NAMES).values()) == {9}
 
 
+@pytest.mark.every(5, "more of the same")
 @pytest.mark.parametrize("reply", [pytest.param(reply, id=name) for name, reply in GARBAGE.items()])
 @pytest.mark.parametrize("face", FACES)
 def test_garbage_from_the_first_command_on(any_server: RealServer, face: str, reply: bytes) -> None:
@@ -137,6 +139,7 @@ def test_an_error_of_a_proxy_does_not_mean_that_nothing_was_applied(
     assert [event for event in events if event.kind is EventKind.UNCERTAIN] == []
 
 
+@pytest.mark.every(5, "more of the same")
 @pytest.mark.parametrize("reply", [pytest.param(reply, id=name) for name, reply in GARBAGE.items()])
 @pytest.mark.parametrize("face", FACES)
 def test_garbage_while_closing(any_server: RealServer, face: str, reply: bytes) -> None:

@@ -11,7 +11,6 @@ import redis.asyncio
 from redis_counters.asyncio import Counters
 from redis_counters.testing import LossyLink
 from tests.faces.either import truth
-from tests.selection import most
 from tests.servers import RealServer
 from tests.waiting import until_async
 
@@ -19,7 +18,8 @@ NAMES = [f"n{i}" for i in range(50)]
 ENOUGH = 20  # calls of each fate
 
 
-@pytest.mark.parametrize("seed", most(range(3), every=3, why="more of the same"))
+@pytest.mark.every(3, "more of the same")
+@pytest.mark.parametrize("seed", range(3))
 def test_cancelled_calls(any_server: RealServer, seed: int) -> None:
     """Reads, pages and flushes with time limits from nothing to a few answers' time, over a link with a delay.
 

@@ -46,6 +46,7 @@ def test_a_wrong_argument_closes_nothing(any_server: RealServer) -> None:
     assert truth(any_server, ["x"]) == {b"x": 1}
 
 
+@pytest.mark.every(3, "half a second each")
 @pytest.mark.parametrize("steps", range(0, 30, 3))
 def test_a_close_that_is_cancelled_at_its_end_still_tells(private_server: RealServer, steps: int) -> None:
     """Redis is away, and the time is over when the cancellation comes: the next close() says what is lost."""

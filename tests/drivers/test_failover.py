@@ -173,6 +173,7 @@ def persistence(server: RealServer) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow("Sentinels")
 @pytest.mark.parametrize("how", ["asked to", "killed"])
 @pytest.mark.parametrize("face", FACES)
 def test_a_client_of_sentinels(any_kind: Kind, face: str, how: str) -> None:

@@ -83,6 +83,7 @@ def test_all_is_as_usual(any_server: RealServer, face: str, stopped: str) -> Non
     assert truth(any_server, ["x"]) == {b"x": 8}
 
 
+@pytest.mark.every(2, "seconds each")
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("face", FACES)
 def test_a_breaker_that_opened_meanwhile_closes(private_server: RealServer, face: str) -> None:

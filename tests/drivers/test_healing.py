@@ -16,7 +16,6 @@ from redis_counters.asyncio import Counters as AsyncioCounters
 from redis_counters.drivers.process import atexit_hooks, fork_hooks
 from redis_counters.drivers.tasks import TaskRunner
 from tests.faces.either import truth
-from tests.selection import most
 from tests.servers import RealServer
 
 
@@ -105,7 +104,8 @@ def test_a_loop_ends_though_the_client_was_not_closed(any_server: RealServer) ->
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timer on this platform")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it may hit somebody's finalizer too
-@pytest.mark.parametrize("shards", most([1, 4], every=2, why="more of the same"))
+@pytest.mark.every(2, "more of the same")
+@pytest.mark.parametrize("shards", [1, 4])
 @pytest.mark.parametrize("settled", [False, True], ids=["before the first flush", "after it"])
 def test_exceptions_of_signal_handlers_lose_nothing(any_server: RealServer, shards: int, settled: bool) -> None:
     """Time-outs of job queues raise in the middle of whatever the main thread does: also while it takes counts in."""

@@ -39,6 +39,7 @@ eager = pytest.mark.usefixtures("_eager")
 # -- in the background
 
 
+@pytest.mark.every(2, "seconds each")
 @eager
 @pytest.mark.parametrize("face", FACES)
 def test_an_idle_client_closes_folds_and_forgets(any_server: RealServer, face: str) -> None:
@@ -71,6 +72,7 @@ def test_an_idle_client_closes_folds_and_forgets(any_server: RealServer, face: s
         assert any(": 60 actors " in event.message for event in told)
 
 
+@pytest.mark.every(5, "seconds each")
 @eager
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("options", [{"decode_responses": True}, {"protocol": 3}, {"max_connections": 1}], ids=str)
@@ -94,6 +96,7 @@ def test_whatever_the_client_s_settings_are(server: RealServer, face: str, optio
     asyncio.run(main())
 
 
+@pytest.mark.every(2, "seconds each")
 @eager
 @pytest.mark.parametrize("face", FACES)
 def test_it_goes_on_while_its_client_counts(any_server: RealServer, face: str) -> None:
@@ -122,6 +125,7 @@ def test_it_goes_on_while_its_client_counts(any_server: RealServer, face: str) -
     assert all(house.client.hlen(house.keys.shard_key(name, 0)[1]) == 2 for name in names)
 
 
+@pytest.mark.every(3, "a second each")
 @eager
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("many", [False, True])
@@ -266,6 +270,7 @@ def test_between_passes_nothing_is_sent(any_server: RealServer, monkeypatch: pyt
 # -- several at once
 
 
+@pytest.mark.slow("many clients")
 @eager
 def test_many_janitors_and_owners_at_once(any_server: RealServer) -> None:
     """Three janitors go round without a pause, owners flush, rotate, close, and are closed: every count is exact."""
@@ -407,6 +412,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.every(3, "seconds each")
 @eager
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("retention", [3600, 0])

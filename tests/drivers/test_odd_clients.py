@@ -66,6 +66,7 @@ def test_options_of_a_client_make_no_difference(any_server: RealServer, face: st
     asyncio.run(main())
 
 
+@pytest.mark.every(4, "more of the same")
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize(
     ("encoding", "good"),

@@ -12,7 +12,6 @@ from redis_counters import Refused, WrongType
 from redis_counters.protocol.wire.keys import KeySpace
 from tests.cli.commands import run
 from tests.faces.either import FACES, Either
-from tests.selection import most
 from tests.servers import RealServer
 
 KEYS = KeySpace(b"rc", 16)
@@ -164,7 +163,8 @@ def test_inspect(any_server: RealServer, face: str, wrong: str, shard: int) -> N
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("wrong", most(WRONG, every=3, why="four commands each"))
+@pytest.mark.every(3, "four commands each")
+@pytest.mark.parametrize("wrong", WRONG)
 def test_the_command_get(any_server: RealServer, wrong: str) -> None:
     """It prints the others, in their order, names the key, and fails."""
     run(any_server, "incr", "a", "3")

@@ -16,10 +16,8 @@ import redis
 import redis_counters
 import redis_counters.asyncio
 from redis_counters import CounterError, Durability, Outcome, Unavailable, errors
-from redis_counters.drivers import embedded
+from redis_counters.drivers import deadline, embedded
 from redis_counters.drivers.journal.file import JournalFile
-from redis_counters.drivers.tasks import runner as tasks_runner
-from redis_counters.drivers.threads import runner as threads_runner
 from redis_counters.protocol.wire.keys import KeySpace
 from tests.docs.pages import ROOT, code, section, table
 from tests.faces.either import FACES, Either
@@ -272,8 +270,7 @@ async def taking_away_away(world: World) -> list[CounterError]:
 
 @case("`reset`, `delete`", "`Unavailable`, as the flush before it failed")
 async def taking_away_after_a_flush(world: World) -> list[CounterError]:
-    for runner in (tasks_runner, threads_runner):
-        world.patch.setattr(runner, "FLUSH_TIMEOUT", 0.2)
+    world.patch.setattr(deadline, "CALL_TIMEOUT", 0.2)
     async with world.counters(AWAY) as c:
         c.incr("x")
         return await raised(*take_away(c))

@@ -243,6 +243,7 @@ def test_a_lost_reply(any_server: RealServer, face: str, way: str) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.every(3, "a second each")
 @faces
 @both
 def test_it_is_answered_when_it_is_durable(private_server: RealServer, face: str, way: str) -> None:

@@ -65,6 +65,7 @@ def test_the_number_of_shards(server: RealServer, face: str) -> None:
     assert truth(server, expected) == twice
 
 
+@pytest.mark.every(2, "seconds each")
 @pytest.mark.parametrize("face", FACES)
 def test_it_only_grows(any_server: RealServer, face: str) -> None:
     """A client that says less uses and keeps what is recorded; one that says more raises it for all."""

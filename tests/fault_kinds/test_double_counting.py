@@ -61,6 +61,7 @@ def test_the_first_replies_are_lost(any_server: RealServer, face: str, options: 
     assert truth(any_server, ["x"]) == {b"x": 1}
 
 
+@pytest.mark.every(3, "seconds each")
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("fault", ["drop_reply", "cut_before"])
 @pytest.mark.parametrize("times", [1, 2], ids=["once", "twice"])

@@ -61,6 +61,7 @@ def told_of(events: list[Event]) -> set[object]:
     return {event.counter for event in events if event.kind is EventKind.SHARD_MISSING}
 
 
+@pytest.mark.every(4, "a second each")
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("policy", ["allkeys-lru", "allkeys-random", "volatile-lru"])

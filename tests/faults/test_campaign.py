@@ -11,11 +11,11 @@ from tests.faults.campaign import FAULTS, SMALL, Fault, run
 from tests.faults.sides import OURS, SIDES
 from tests.faults.world import Outcome
 from tests.needs import needs_matplotlib
-from tests.selection import most
 from tests.servers import Kind
 
 
-@pytest.mark.parametrize("fault", most(FAULTS, every=7, why="seconds each"), ids=lambda fault: fault.title)
+@pytest.mark.every(7, "seconds each")
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.title)
 def test_ours_is_exact(any_kind: Kind, fault: Fault) -> None:
     """The fault happened; where it is known to make others count wrong, it did; ours is exact."""
     for side in fault.wrong:

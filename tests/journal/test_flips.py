@@ -10,15 +10,16 @@ import pytest
 
 from redis_counters.drivers.journal import salvage
 from tests.journal.flipping import JOURNALS, Case, made, verdict
-from tests.selection import most
 
 FLIPS = 120
 CUTS = 30
 
 
-@pytest.mark.parametrize("page", most([512, 4096], every=2, why="more of the same"))
+@pytest.mark.every(2, "more of the same")
+@pytest.mark.parametrize("page", [512, 4096])
 @pytest.mark.parametrize("checkpointed", [False, True], ids=["log", "file"])
-@pytest.mark.parametrize("which", most(JOURNALS, every=3, why="more of the same"))
+@pytest.mark.every(3, "more of the same")
+@pytest.mark.parametrize("which", JOURNALS)
 def test_some_of_each_part(tmp_path: Path, which: str, checkpointed: bool, page: int) -> None:
     """Of the file, of its log and of what says how far it was written: some bits, and some ends."""
     journal = made(which, tmp_path, page=page, checkpointed=checkpointed)

@@ -146,6 +146,7 @@ async def count_on(counters, living, address, whole):
 )
 
 
+@pytest.mark.every(5, "processes each")
 @pytest.mark.parametrize("away", [False, True])
 @pytest.mark.parametrize("mode", ["interval", "always"])
 @pytest.mark.parametrize("face", FACES)

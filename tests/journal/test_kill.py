@@ -36,7 +36,7 @@ def taking_over(server: RealServer, face: str, directory: Path, namespace: str) 
     assert list(directory.iterdir()) == []
 
 
-@pytest.mark.parametrize("points", ["sql", "redis"])
+@pytest.mark.parametrize("points", [pytest.param("sql", marks=SLOW), "redis"])
 @pytest.mark.parametrize("mode", [pytest.param("interval", marks=SLOW), "always"])
 @pytest.mark.parametrize("face", FACES)
 def test_at_any_instant(any_server: RealServer, tmp_path: Path, face: str, mode: str, points: str) -> None:

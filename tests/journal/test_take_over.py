@@ -131,6 +131,7 @@ def test_the_next_one_counts_too(any_server: RealServer, tmp_path: Path, face: s
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow("seconds of silence")
 def test_a_journal_of_a_living_process_is_left_alone(any_server: RealServer, tmp_path: Path) -> None:
     """While its process lives, nobody takes a journal over; two clients of one process do not either."""
     alive = program("""
@@ -220,6 +221,7 @@ def test_many_at_once(any_server: RealServer, tmp_path: Path, face: str) -> None
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.every(2, "seconds each")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("face", FACES)
 def test_a_process_that_ends_with_redis_away(any_server: RealServer, tmp_path: Path, face: str, mode: str) -> None:

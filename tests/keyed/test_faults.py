@@ -43,6 +43,7 @@ async def insisting(call: Any, *arguments: Any) -> bool:
         return answer
 
 
+@pytest.mark.every(2, "seconds each")
 @both
 @pytest.mark.parametrize("fault", ["drop_reply", "cut_before"])
 def test_every_command_is_lost_once(any_server: RealServer, face: str, fault: str) -> None:
@@ -77,6 +78,7 @@ def test_every_command_is_lost_once(any_server: RealServer, face: str, fault: st
     assert 10 < sent < nth + 10
 
 
+@pytest.mark.every(2, "seconds each")
 @both
 @pytest.mark.parametrize("fault", ["drop_reply", "cut_before"])
 def test_many_callers_over_a_bad_link(any_server: RealServer, face: str, fault: str) -> None:

@@ -14,7 +14,6 @@ from redis_counters.protocol.wire.commands import Command, ErrorReply, Script
 from tests.keyed.support import KEYS, records, users
 from tests.keyed.test_protocol import Client
 from tests.protocol.by_hand import run
-from tests.selection import most
 from tests.servers import RealServer
 
 SHARDS = 3
@@ -90,7 +89,8 @@ class World:
         assert self.value(b"l") == len(users(self.server, b"l", SHARDS))
 
 
-@pytest.mark.parametrize("seed", most(range(10), every=5, why="more of the same"))
+@pytest.mark.every(5, "more of the same")
+@pytest.mark.parametrize("seed", range(10))
 def test_effect_and_record_always_agree(any_server: RealServer, seed: int) -> None:
     """And in the end, when everybody has repeated what he wanted, all of it is there once."""
     world = World(any_server, seed)

@@ -61,6 +61,7 @@ async def gone(runner: weakref.ref[Any], server: RealServer, connections: int) -
 USES = ("nothing", "read", "counted", "counted and flushed", "counted in a cycle", "counted with a journal", "keyed")
 
 
+@pytest.mark.every(3, "seconds each")
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("face", FACES)
 def test_dropped(any_server: RealServer, tmp_path: Path, face: str, use: str) -> None:
@@ -90,6 +91,7 @@ def test_dropped(any_server: RealServer, tmp_path: Path, face: str, use: str) ->
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.every(2, "seconds each")
 @pytest.mark.parametrize("face", FACES)
 def test_dropped_while_redis_is_away(any_server: RealServer, face: str) -> None:
     """It goes on trying until all is across, and ends then."""
@@ -115,6 +117,7 @@ def test_dropped_while_redis_is_away(any_server: RealServer, face: str) -> None:
     assert truth(any_server, ["x"]) == {b"x": 11}
 
 
+@pytest.mark.every(3, "a second each")
 @pytest.mark.parametrize("failures", [1, 8])
 @pytest.mark.parametrize("face", FACES)
 def test_dropped_after_reads_that_failed(private_server: RealServer, face: str, failures: int) -> None:
@@ -156,6 +159,7 @@ def test_dropped_after_a_read_that_failed_for_many(private_server: RealServer, f
     asyncio.run(main())
 
 
+@pytest.mark.every(2, "seconds each")
 @pytest.mark.parametrize("face", FACES)
 def test_a_handle_holds_it(any_server: RealServer, face: str) -> None:
     """As long as there is a handle, or a method of one, it can be counted with."""
@@ -180,6 +184,7 @@ def test_a_handle_holds_it(any_server: RealServer, face: str) -> None:
     assert truth(any_server, ["x"]) == {b"x": 11}
 
 
+@pytest.mark.every(2, "seconds each")
 @pytest.mark.parametrize("face", FACES)
 def test_warned_of_once(any_server: RealServer, face: str) -> None:
     """A ResourceWarning names what was not closed; there is none for what was closed."""

@@ -106,6 +106,7 @@ asyncio.run_coroutine_threadsafe(main(), loop).result()
 }
 
 
+@pytest.mark.every(3, "a process each")
 @pytest.mark.parametrize("end", ENDS)
 def test_what_was_counted_until_the_end_is_delivered(any_server: RealServer, end: str) -> None:
     """Ten were counted, by hooks, threads, before an interruption, in either face: ten are there, folded."""
@@ -154,6 +155,7 @@ exits.stop_at_exit("the test", last)
     assert truth(any_server, ["x"]) == {b"x": int(done.stdout)}
 
 
+@pytest.mark.every(2, "seconds each")
 @pytest.mark.parametrize("face", ["blocking", "asyncio"])
 def test_the_end_with_redis_away_is_in_time_and_told(face: str) -> None:
     """The exit code is the program's own; each counter's loss is told once."""

@@ -169,6 +169,9 @@ def test_a_thread_that_comes_to_itself_takes_over_again(any_server: RealServer, 
         until(lambda: truth(any_server, ["x"])[b"x"] == accepted + 1, "it is delivered")
 
 
+# Raised between the standard library's open() and its `with`, a source shown in a traceback is closed by the collector.
+@pytest.mark.every(2, "seconds each")
+@pytest.mark.filterwarnings("ignore:.*<_io.FileIO name=.*[.]py:pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit, MemoryError, RecursionError])
 def test_what_ends_threads_does_not_end_the_flusher(any_server: RealServer, error: type[BaseException]) -> None:
     """Raised in the thread itself, wherever it is, again and again: a burst, then silence, is flushed all the same."""

@@ -134,6 +134,7 @@ FIRST: list[Work] = [
 ]
 
 
+@pytest.mark.every(3, "a process each")
 @pytest.mark.parametrize("first", FIRST)
 @pytest.mark.parametrize("face", FACES)
 def test_whatever_a_child_does_first(any_server: RealServer, face: str, first: Work) -> None:

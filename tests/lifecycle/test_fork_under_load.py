@@ -121,6 +121,7 @@ def test_any_lock_of_the_client_is_held_at_the_fork(any_server: RealServer) -> N
     assert truth(any_server, ["child's"])[b"child's"] >= 6
 
 
+@pytest.mark.every(2, "seconds each")
 @pytest.mark.parametrize("commands", [["EVALSHA"], ["HELLO", "CLIENT"]], ids=["flushing", "connecting"])
 def test_in_the_middle_of_a_flush_or_of_connecting(any_server: RealServer, commands: list[str]) -> None:
     """The parent waits for an answer when it forks; the child has nothing of that, and the parent's goes through once.
@@ -223,6 +224,7 @@ def test_an_asyncio_client_used_before_the_fork(any_server: RealServer) -> None:
     assert truth(any_server, expected) == expected
 
 
+@pytest.mark.slow("many forks")
 def test_the_background_imports_nothing(any_server: RealServer) -> None:
     """A fork in the middle of an import leaves its lock held in the child: so the threads here import nothing at all.
 

@@ -19,7 +19,6 @@ import redis
 import redis_counters
 from redis_counters import Counters
 from tests.faces.either import truth
-from tests.selection import most
 from tests.servers import RealServer
 
 OURS = str(Path(redis_counters.__file__).parent)
@@ -75,7 +74,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("options", most(OPTIONS, every=4, why="interrupted at every point"))
+@pytest.mark.every(4, "interrupted at every point")
+@pytest.mark.parametrize("options", OPTIONS)
 def test_calls_that_do_not_count(any_server: RealServer, options: str) -> None:
     """Flush, reads and figures are interrupted at every point: totals stay exact, and no lock is left held."""
     with redis.Redis(port=any_server.port) as client, Counters(client, **OPTIONS[options]) as counters:
@@ -109,7 +109,8 @@ def test_calls_that_do_not_count(any_server: RealServer, options: str) -> None:
     assert truth(any_server, ["x", "y"]) == {b"x": 18 * total, b"y": -6 * total}
 
 
-@pytest.mark.parametrize("options", most(OPTIONS, every=4, why="interrupted at every point"))
+@pytest.mark.every(4, "interrupted at every point")
+@pytest.mark.parametrize("options", OPTIONS)
 def test_calls_that_count(any_server: RealServer, options: str) -> None:
     """A call that was interrupted has counted once or not at all; one that was not, once."""
     with redis.Redis(port=any_server.port) as client, Counters(client, **OPTIONS[options]) as counters:

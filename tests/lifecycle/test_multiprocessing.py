@@ -43,6 +43,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.every(4, "processes each")
 @pytest.mark.parametrize("what", ["processes", "pool", "executor"])
 @pytest.mark.parametrize("method", METHODS)
 def test_children_deliver_at_their_end(any_server: RealServer, method: str, what: str) -> None:

@@ -15,7 +15,6 @@ import pytest
 from tests.faces.either import FACES, truth
 from tests.lifecycle.children import program
 from tests.lifecycle.web_server import WebServer
-from tests.selection import most
 from tests.servers import RealServer
 from tests.waiting import PATIENCE
 
@@ -156,7 +155,8 @@ SERVERS = {
 SERVERS["flask run"].append("--port={port}")
 
 
-@pytest.mark.parametrize("kind", most(SERVERS, every=2, why="a web server each"))
+@pytest.mark.every(2, "a web server each")
+@pytest.mark.parametrize("kind", SERVERS)
 @pytest.mark.parametrize("asked", [True, False], ids=["asked", "not asked"])
 def test_servers_for_development(
     any_server: RealServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, asked: bool

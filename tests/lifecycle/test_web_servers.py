@@ -14,7 +14,6 @@ from tests.faces.either import truth
 from tests.lifecycle.children import FORKS
 from tests.lifecycle.web_server import WebServer
 from tests.needs import needs_package
-from tests.selection import most
 from tests.servers import RealServer
 
 pytestmark = FORKS
@@ -41,9 +40,10 @@ SERVERS = {
 }
 
 
+@pytest.mark.every(9, "servers under load")
 @pytest.mark.parametrize(
     ("kind", "flush_interval"),
-    most([*((kind, 30.0) for kind in SERVERS), ("gunicorn, sync workers", 0.05)], every=9, why="servers under load"),
+    [*((kind, 30.0) for kind in SERVERS), ("gunicorn, sync workers", 0.05)],
 )
 def test_stopped_under_load(any_server: RealServer, tmp_path: Path, kind: str, flush_interval: float) -> None:
     """SIGTERM while requests arrive: all increments of answered requests are there, whatever the flush interval."""

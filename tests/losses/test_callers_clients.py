@@ -45,6 +45,7 @@ async def _set(client: Any, name: str) -> None:
         await done
 
 
+@pytest.mark.every(3, "a second each")
 @pytest.mark.parametrize("doing", ["it counts another", "it reads another"])
 @pytest.mark.parametrize("made", CLIENTS)
 @pytest.mark.parametrize("face", FACES)

@@ -33,6 +33,7 @@ async def count_and_lose(place: Place, counters: Either, pause: float = 0.0) -> 
     await asyncio.to_thread(place.strike)
 
 
+@pytest.mark.every(4, "a second each")
 @pytest.mark.parametrize("doing", DOINGS)
 @pytest.mark.parametrize("title", PLACES)
 @pytest.mark.parametrize("face", FACES)
@@ -48,6 +49,7 @@ def test_while_the_process_lives(made: Callable[[str], Place], face: str, title:
     asyncio.run(main())
 
 
+@pytest.mark.every(4, "seconds each")
 @pytest.mark.parametrize("doing", ["it counts another", "it does nothing"])
 @pytest.mark.parametrize("title", PLACES)
 @pytest.mark.parametrize("face", FACES)
@@ -80,6 +82,7 @@ def test_a_new_connection_is_a_reason_to_look(
     asyncio.run(main())
 
 
+@pytest.mark.every(2, "a second each")
 @pytest.mark.parametrize("title", PLACES)
 @pytest.mark.parametrize("face", FACES)
 def test_a_read_that_lacks_own_counts_is_a_reason_to_look(

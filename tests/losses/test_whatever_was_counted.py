@@ -56,6 +56,7 @@ COUNTING: dict[str, tuple[Callable[[Either, int], None], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.every(4, "a second each")
 @pytest.mark.parametrize("counting", COUNTING)
 @pytest.mark.parametrize("title", LOSSES)
 @pytest.mark.parametrize("face", FACES)
@@ -77,6 +78,7 @@ def test_by_a_process_that_lives(made: Callable[[str], Place], face: str, title:
     asyncio.run(main())
 
 
+@pytest.mark.every(3, "seconds each")
 @pytest.mark.parametrize("title", LOSSES)
 @pytest.mark.parametrize("face", FACES)
 def test_by_a_process_that_was_killed(made: Callable[[str], Place], face: str, title: str, tmp_path: Path) -> None:

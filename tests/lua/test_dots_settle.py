@@ -216,6 +216,7 @@ def test_who_may_not_is_told(bucket: Bucket, command: str) -> None:
     assert b"gen00.0" not in text
 
 
+@pytest.mark.every(4, "more of the same")
 @pytest.mark.parametrize("seed", range(40))
 def test_a_dot_is_of_one_life(bucket: Bucket, seed: int) -> None:
     """Of random flushes, losses, resets, and looks by several: each dot that is told stands for one life of a shard.

@@ -260,6 +260,7 @@ def test_a_later_change_is_not_taken_back(bucket: Bucket) -> None:
     assert by_name(bucket) == {member(name): 3 if name in NAMES[:2] else 2 for name in NAMES}
 
 
+@pytest.mark.every(4, "more of the same")
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("most", [1, 2, 3, 5, 100])
 def test_while_more_is_noted(bucket: Bucket, most: int, seed: int) -> None:

@@ -70,6 +70,7 @@ def lacking(text: str) -> set[str]:
     return names.imported(text).difference(*map(given, _INCLUDE.findall(text)))
 
 
+@pytest.mark.every(5, "many files each")
 @pytest.mark.parametrize("part", PARTS)
 def test_a_part_is_of_several_files(part: str) -> None:
     """And once in each script that includes it, however many of its parts do."""

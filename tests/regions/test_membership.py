@@ -71,6 +71,7 @@ def test_to_give_a_region_another_client_is_no_failure(two: Regions, face: str) 
     assert events == []
 
 
+@pytest.mark.slow("three regions")
 def test_an_evicted_region_comes_back(three: Regions) -> None:
     """What it had counted, and counts meanwhile, counts once; what others removed meanwhile stays removed."""
     for region in three.counters:
@@ -110,6 +111,7 @@ def test_an_evicted_region_comes_back(three: Regions) -> None:
     exchange.close()
 
 
+@pytest.mark.slow("three regions")
 def test_what_others_had_told_is_removed_where_one_returns(three: Regions) -> None:
     """Nothing is left there of others before it takes part again; its own counts stay."""
     for region in three.counters:

@@ -43,6 +43,7 @@ def count_in_last_shard(here: Regions, region: str) -> None:
     raise AssertionError("no process counts in the last of four shards")
 
 
+@pytest.mark.every(4, "a second each")
 @pytest.mark.parametrize("grown", [None, 0, 5])
 @pytest.mark.parametrize("region", ["eu", "us"])
 def test_it_counts_once(two: Regions, grown: int | None, region: str) -> None:

@@ -115,6 +115,7 @@ def test_heartbeats_say_when_the_next_is_to_be_expected(two: Regions, simulated:
     assert expected() == {60_000}
 
 
+@pytest.mark.slow("seconds of silence")
 def test_what_is_lost_is_found_by_comparing(two: Regions, simulated: Simulated) -> None:
     """Keys that somebody deletes come back within a cycle, of an hour here, though nothing tells of them."""
     simulated.run(30)
@@ -138,6 +139,7 @@ def test_a_change_after_hours_is_found_soon(two: Regions, simulated: Simulated) 
     assert two.wrong() == []
 
 
+@pytest.mark.slow("seconds of silence")
 def test_what_was_deleted_is_dropped_soon(two: Regions, simulated: Simulated) -> None:
     """Though nothing changes afterwards: receipts are given, which a look at the version alone does not give."""
     simulated.run(120 * MINUTE)
@@ -174,6 +176,7 @@ def test_what_a_later_member_has_not_heard_of_is_not_dropped(three: Regions) -> 
     assert three.wrong() == []
 
 
+@pytest.mark.slow("seconds of silence")
 def test_a_return_is_seen_soon(two: Regions, simulated: Simulated) -> None:
     """Another process evicts a region, and adds it again: it is told at once what it forgot, though nothing changed."""
     simulated.run(61 * MINUTE)  # (a bucket is looked at in earnest every four)
@@ -186,6 +189,7 @@ def test_a_return_is_seen_soon(two: Regions, simulated: Simulated) -> None:
     assert two.wrong() == []
 
 
+@pytest.mark.slow("seconds of silence")
 def test_what_another_exchange_has_brought_is_not_asked_for_again(two: Regions, simulated: Simulated) -> None:
     """Once it came too late with something, an exchange looks first how far others have got."""
     other = Simulated(two)

@@ -14,6 +14,7 @@ from redis_counters.protocol.wire.region_names import Link
 from tests.regions.support import Regions, fields, is_of_another
 
 
+@pytest.mark.every(2, "seconds each")
 @pytest.mark.parametrize("how", ["reset", "delete"])
 def test_concurrent_increments_survive(three: Regions, how: str) -> None:
     """What had not arrived where it was reset counts on, everywhere; the name is usable at once."""
@@ -137,6 +138,7 @@ class Late:
         return [self.places.places[self.link[1]].transport.ask([command])[0] for command in commands]
 
 
+@pytest.mark.every(2, "seconds each")
 @pytest.mark.parametrize("increments", [0, 1])
 def test_a_copy_that_comes_after_all_was_dropped(two: Regions, increments: int) -> None:
     """An exchange sleeps with what it was told before a reset; it wakes up when both regions have forgotten it."""

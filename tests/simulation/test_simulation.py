@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from tests.selection import most
 from tests.simulation.campaign import run_seeds, shortest
 from tests.simulation.plan import FATES, FAULTS, KINDS, Plan, make_plan
 from tests.simulation.steps import STEPS, run
@@ -16,7 +15,8 @@ BLOCKS = 30
 SEEDS = 60  # of a block
 
 
-@pytest.mark.parametrize("block", most(range(BLOCKS), every=10, why="more of the same"))
+@pytest.mark.every(10, "more of the same")
+@pytest.mark.parametrize("block", range(BLOCKS))
 def test_every_schedule_keeps_the_promises(block: int) -> None:
     """No value is ever too large, and in the end all is there but for what is known to be missing."""
     count = run_seeds(range(block * SEEDS, (block + 1) * SEEDS))

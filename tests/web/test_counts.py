@@ -84,6 +84,7 @@ def test_a_click_sets_a_state(fresh: Page) -> None:
     assert settled(fresh, 1)["plain"] == 1
 
 
+@pytest.mark.slow("a page, with servers and workers, of its own")
 def test_forms_without_script(fresh: Page) -> None:
     """The form of a card posts what the card does not show yet, and leads back to the card."""
     with fresh.browser() as ann:
@@ -174,6 +175,7 @@ def test_workers_are_killed_in_the_middle_of_clicks(fresh: Page) -> None:
     until(lambda: fresh.state()["likes"] == expected, "each post has the likes of its users")
 
 
+@pytest.mark.slow("a page, with servers and workers, of its own")
 def test_a_click_that_was_left_half_done_is_finished(fresh: Page) -> None:
     """As by a worker that died after the truth was noted, and before the counter was told."""
 

@@ -23,6 +23,7 @@ def hang_up(page: Page, request: bytes, answer: bytes = b"") -> None:
         assert told == answer
 
 
+@pytest.mark.every(2, "seconds each")
 @pytest.mark.parametrize("what", ["/switches/crowd", "/posts/1/like"])
 def test_in_the_middle_of_a_form(page: Page, browser: httpx.Client, what: str) -> None:
     """A body that ends too early is refused in silence."""

@@ -45,6 +45,7 @@ def test_all_processes_end_with_it(tmp_path: Path, by: int) -> None:
         assert page.log.read_text() == ""
 
 
+@pytest.mark.slow("a page, with servers and workers, of its own")
 def test_all_processes_end_when_it_is_killed(tmp_path: Path) -> None:
     with running(tmp_path / "log") as page:
         started = page.family()
@@ -82,6 +83,7 @@ def test_a_worker_that_dies_is_replaced(tmp_path: Path) -> None:
         assert not set(page.workers) & set(page.facts()["workers"])
 
 
+@pytest.mark.slow("a page, with servers and workers, of its own")
 def test_two_workers_serve(tmp_path: Path) -> None:
     """Either answers, sooner or later, and both say the same of the switches."""
     with running(tmp_path / "log") as page:

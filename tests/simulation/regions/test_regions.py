@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from redis_counters import CounterError
-from tests.selection import most
 from tests.simulation.breaks import Break, broken
 from tests.simulation.regions.breaks import BEGIN, BREAKS
 from tests.simulation.regions.campaign import run_seeds
@@ -20,7 +19,8 @@ SEEDS = 25  # of a block
 MOST = 6000  # schedules until a broken rule must be caught; mostly the first few do
 
 
-@pytest.mark.parametrize("block", most(range(BLOCKS), every=7, why="more of the same"))
+@pytest.mark.every(7, "more of the same")
+@pytest.mark.parametrize("block", range(BLOCKS))
 def test_every_schedule_comes_to_what_was_counted(block: int) -> None:
     count = run_seeds(range(block * SEEDS, (block + 1) * SEEDS))
     told = [f"seed {seed}: {what}\n{shorten(make_plan(seed)).to_json()}" for seed, what in count.wrong[:1]]
@@ -53,6 +53,7 @@ def test_a_schedule_is_data() -> None:
         run(replace(plan, steps=plan.steps[::3]))
 
 
+@pytest.mark.every(2, "more of the same")
 @pytest.mark.parametrize("what", BREAKS, ids=lambda what: what.name.replace(" ", "-"))
 @pytest.mark.timeout(600)
 def test_what_is_broken_is_caught(what: Break) -> None:
