@@ -45,6 +45,7 @@ def test_names(any_server: RealServer, command: str) -> None:
     assert b"title" in told
 
 
+@pytest.mark.every(3, "a command each")
 @pytest.mark.parametrize(
     "arguments",
     [

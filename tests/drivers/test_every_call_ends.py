@@ -98,7 +98,7 @@ CLIENTS: dict[str, Callable[[str, LossyLink], Any]] = {
 }
 
 
-@pytest.mark.every(3, "half a second each")
+@pytest.mark.every(5, "half a second each")
 @pytest.mark.timeout(90)
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("face", FACES)
@@ -136,7 +136,7 @@ def test_a_dripping_server(any_server: RealServer, face: str, call: str) -> None
     assert found[b"l"] == (0 if call == "unlike" else likers.get(call, 1))
 
 
-@pytest.mark.every(3, "a second each")
+@pytest.mark.every(5, "a second each")
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("kind", CLIENTS)
 @pytest.mark.parametrize("warm", [True, False])

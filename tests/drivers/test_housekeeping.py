@@ -161,6 +161,7 @@ def test_a_read_that_meets_a_crowd_has_it_folded(any_server: RealServer, face: s
 
 
 @eager
+@pytest.mark.every(3, "a second each")
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("missing", ["scan", "hscan", "time", "info"])
 def test_a_user_without_the_right_to_it_counts(
@@ -412,7 +413,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.every(3, "seconds each")
+@pytest.mark.every(4, "seconds each")
 @eager
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("retention", [3600, 0])

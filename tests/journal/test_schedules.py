@@ -13,7 +13,7 @@ from tests.servers import RealServer
 SEEDS = int(os.environ.get("REDIS_COUNTERS_SEEDS", "20"))
 
 
-@pytest.mark.every(4, "more of the same")
+@pytest.mark.slow("twenty schedules each, a second each")
 @pytest.mark.parametrize("block", range(4))
 def test_random_schedules_with_kills_end_exact(
     any_server: RealServer, block: int, record_property: Callable[[str, object], None]
@@ -39,7 +39,6 @@ def test_random_schedules_with_kills_end_exact(
 
 
 @pytest.mark.slow("a hundred schedules")
-@pytest.mark.every(4, "more of the same")
 @pytest.mark.parametrize("block", range(4))
 def test_a_journal_that_fails_now_and_then(any_server: RealServer, block: int) -> None:
     """What was sent while it could not be written counts nothing twice; what was recorded is there, or it is said."""
