@@ -42,7 +42,7 @@ from redis_counters.drivers.redis_py.lanes import AsyncioLane
 from redis_counters.drivers.redis_py.watching import Watched
 from redis_counters.drivers.redis_py.wire import packed, undecoded, words
 from redis_counters.errors import Unavailable
-from redis_counters.protocol.wire.commands import Command, ErrorReply, sent
+from redis_counters.protocol.wire.commands import Command, ErrorReply, is_unknown_script, sent
 
 MANY_KEYS = 20  # from here on this packs a command: redis.asyncio does it argument by argument, in Python
 
@@ -83,8 +83,8 @@ def _exchange_all(connection: Connection, commands: Sequence[Command]) -> list[o
     """Return the answers; a script that Redis does not know is sent with its text."""
     answers = _exchange(connection, commands, text=False)
     if any(isinstance(answer, ErrorReply) for answer in answers):
-        lost = [n for n, a in enumerate(answers) if isinstance(a, ErrorReply) and a.code == "NOSCRIPT"]
-        for n, answer in zip(lost, _exchange(connection, [commands[n] for n in lost], text=True), strict=True):
+        unknown = [n for n, answer in enumerate(answers) if is_unknown_script(answer)]
+        for n, answer in zip(unknown, _exchange(connection, [commands[n] for n in unknown], text=True), strict=True):
             answers[n] = answer
     return answers
 
@@ -117,7 +117,7 @@ def _ask_one(client: Client, command: Command) -> object:
             answer = reply_to_one(error)
         except ValueError as error:
             raise garbled(error) from error
-        if not isinstance(answer, ErrorReply) or answer.code != "NOSCRIPT":
+        if not is_unknown_script(answer):
             break
     return answer
 
@@ -154,7 +154,7 @@ async def _ask_asyncio(client: Client, commands: Sequence[Command], deadline: De
                     raise
         for command in commands:
             answer = await _ask_one_asyncio(client, command, text=False)
-            if isinstance(answer, ErrorReply) and answer.code == "NOSCRIPT":
+            if is_unknown_script(answer):
                 answer = await _ask_one_asyncio(client, command, text=True)
             answers.append(answer)
         if any(map(misled, answers)):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from redis_counters.protocol.wire.commands import Command, ErrorReply
+from redis_counters.protocol.wire.commands import Command, is_unknown_script
 
 
 class Exchanging(ABC):
@@ -24,7 +24,7 @@ class Exchanging(ABC):
             self.send(command, text=False)
         answers = [self.receive() for _ in commands]
         for n, answer in enumerate(answers):
-            if isinstance(answer, ErrorReply) and answer.code == "NOSCRIPT":
+            if is_unknown_script(answer):
                 self.send(commands[n], text=True)
                 answers[n] = self.receive()
         return answers

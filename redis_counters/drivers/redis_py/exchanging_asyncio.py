@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from redis_counters.protocol.wire.commands import Command, ErrorReply
+from redis_counters.protocol.wire.commands import Command, is_unknown_script
 
 
 class AwaitedExchanging(ABC):
@@ -23,7 +23,7 @@ class AwaitedExchanging(ABC):
             await self.send(command, text=False)
         answers = [await self.receive() for _ in commands]
         for n, answer in enumerate(answers):
-            if isinstance(answer, ErrorReply) and answer.code == "NOSCRIPT":
+            if is_unknown_script(answer):
                 await self.send(commands[n], text=True)
                 answers[n] = await self.receive()
         return answers

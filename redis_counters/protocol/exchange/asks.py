@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from redis_counters.errors import CounterError
 from redis_counters.protocol.wire.answers import all_answered, reply_of
-from redis_counters.protocol.wire.commands import Command, ErrorReply
+from redis_counters.protocol.wire.commands import Command, ErrorReply, is_unknown_script
 from redis_counters.protocol.wire.replies import BadReply, Reply
 
 SOURCE, DESTINATION = 0, 1
@@ -163,8 +163,7 @@ def _advance(
 
 def _first_unknown(answers: Sequence[object]) -> int | None:
     """Return the first of these answers to a script that Redis did not know."""
-    unknown = (n for n, each in enumerate(answers) if isinstance(each, ErrorReply) and each.code == "NOSCRIPT")
-    return next(unknown, None)
+    return next((n for n, each in enumerate(answers) if is_unknown_script(each)), None)
 
 
 class Unjoined(BadReply):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from redis_counters.errors import CounterError
 from redis_counters.protocol.journal.recorder import Recorder
 from redis_counters.protocol.wire.acl import denied_of, lacks_name, named, trials
-from redis_counters.protocol.wire.commands import Command, ErrorReply, NoAnswer, Script
+from redis_counters.protocol.wire.commands import Command, NoAnswer, Script, is_unknown_script
 from redis_counters.protocol.wire.namespace import open_namespace, opened_keys
 from redis_counters.protocol.write.writer import Request, Writer
 
@@ -32,6 +32,7 @@ class ReceiveStep:
 
 
 RECEIVE = ReceiveStep()
+RESENT = object()
 
 
 class RecordStep(NamedTuple):
@@ -95,12 +96,12 @@ def _send_all(writer: Writer, clock: Callable[[], float], recorder: Recorder | N
                 if writer.round_open:
                     continue
                 break
-            raw = yield RECEIVE
+            raw = yield from _receive(in_flight[0].command)
+            if raw is RESENT:
+                in_flight.rotate(-1)
+                continue
             request = in_flight.popleft()
-            if isinstance(raw, ErrorReply) and raw.code == "NOSCRIPT":
-                in_flight.append(request)
-                yield SendStep(request.command, text=True)
-            elif isinstance(raw, NoAnswer):
+            if isinstance(raw, NoAnswer):
                 writer.lost(request, raw.error)
             elif request.command.script is not None and lacks_name(raw):
                 denied.append((request, raw))
@@ -117,14 +118,22 @@ def _send_all(writer: Writer, clock: Callable[[], float], recorder: Recorder | N
             writer.unanswered(request)
 
 
+def _receive(command: Command) -> Generator[SendStep | ReceiveStep, object, object]:
+    """Return the answer to a command; RESENT if Redis did not know its script, so that another answer will come."""
+    raw = yield RECEIVE
+    if is_unknown_script(raw):
+        yield SendStep(command, text=True)
+        return RESENT
+    return raw
+
+
 def _settle(writer: Writer, clock: Callable[[], float]) -> Steps:
     settings = writer.settings
     keys = writer.router.keys
     command = open_namespace(settings, keys.buckets if keys is not None else settings.buckets)
     yield SendStep(command)
-    raw = yield RECEIVE
-    if isinstance(raw, ErrorReply) and raw.code == "NOSCRIPT":
-        yield SendStep(command, text=True)
+    raw = yield from _receive(command)
+    if raw is RESENT:
         raw = yield RECEIVE
     if isinstance(raw, NoAnswer):
         raise raw.error

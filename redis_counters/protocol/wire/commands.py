@@ -222,6 +222,11 @@ class ErrorReply:
         return self.text.split(" ", 1)[0]
 
 
+def is_unknown_script(answer: object) -> bool:
+    """True if Redis does not know the script of a command: it has not run, and is to be sent again with its text."""
+    return isinstance(answer, ErrorReply) and answer.code == "NOSCRIPT"
+
+
 class NoAnswer:
     """There will be none, the connection broke; it may have been applied. The others of a lane are not concerned."""
 
