@@ -8,15 +8,12 @@ import pytest
 
 from tests.cluster.losing import leave_behind, take_over
 from tests.cluster.support import KEYS, at
-from tests.faces.either import FACES, Either
-from tests.losses.witness import Names, count, others_see, without_looks
+from tests.faces.either import FACES, Either, in_turn
+from tests.losses.witness import DOINGS, Names, count, others_see, without_looks
 from tests.topologies.clusters import Cluster
 
 
-@pytest.mark.parametrize(
-    "doing", ["it counts another", "it reads another", "it reads them", "it reads them at once", "it does nothing"]
-)
-@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize(("face", "doing"), in_turn(DOINGS))
 def test_a_follower_takes_over_that_was_left_behind(private_cluster: Cluster, face: str, doing: str) -> None:
     """1 had been copied to it, of 701; what the process does then concerns other buckets of the same primary."""
     leave_behind_and_take_over(private_cluster, face, doing)

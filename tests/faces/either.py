@@ -7,6 +7,7 @@ import inspect
 import random
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from itertools import product
 from types import TracebackType
 from typing import Any
 
@@ -22,6 +23,13 @@ from redis_counters import CounterError, CounterValue, Inspection, Stats
 from tests.servers import RealServer
 
 FACES = ("blocking", "asyncio")
+
+
+def in_turn(*axes: Iterable[str]) -> list[tuple[str, ...]]:
+    """Return each combination of the values once, with a face before it: neighbours on any axis have another one."""
+    combinations = product(*map(enumerate, axes))
+    return [(FACES[sum(n for n, _ in row) % 2], *(value for _, value in row)) for row in combinations]
+
 
 Amounts = dict[str | bytes, int]
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.faces.either import FACES, Either, truth
+from tests.faces.either import Either, in_turn, truth
 from tests.journal.killing import Fate, killed_at
 from tests.servers import RealServer
 
 MODES = ("interval", "always")
-SLOW = pytest.mark.slow("hundreds of forks")
+POINTS = ("redis", "sql")  # instants before and after each statement, each command
 CALLS = 4
 MOST = 400  # points of a kind that a child may pass
 
@@ -36,9 +36,8 @@ def taking_over(server: RealServer, face: str, directory: Path, namespace: str) 
     assert list(directory.iterdir()) == []
 
 
-@pytest.mark.parametrize("points", [pytest.param("sql", marks=SLOW), "redis"])
-@pytest.mark.parametrize("mode", [pytest.param("interval", marks=SLOW), "always"])
-@pytest.mark.parametrize("face", FACES)
+@pytest.mark.every(4, "hundreds of forks")
+@pytest.mark.parametrize(("face", "mode", "points"), in_turn(MODES, POINTS))
 def test_at_any_instant(any_server: RealServer, tmp_path: Path, face: str, mode: str, points: str) -> None:
     """`always`: all calls that returned, perhaps the one in progress. `interval`: at least all that was flushed."""
     kinds_of_end = set()
@@ -79,9 +78,7 @@ def test_at_any_instant(any_server: RealServer, tmp_path: Path, face: str, mode:
 
 
 @pytest.mark.slow("hundreds of forks")
-@pytest.mark.parametrize("points", ["sql", "redis"])
-@pytest.mark.parametrize("mode", [pytest.param("interval", marks=SLOW), "always"])
-@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize(("face", "mode", "points"), in_turn(MODES, POINTS))
 def test_again_during_the_take_over(any_server: RealServer, tmp_path: Path, face: str, mode: str, points: str) -> None:
     """Whoever tells a journal may be killed at any instant, too: it is exact all the same, to the end."""
     for number in count():

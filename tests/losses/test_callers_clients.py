@@ -12,7 +12,7 @@ import pytest
 import redis
 import redis.asyncio
 
-from tests.faces.either import FACES, Either, closed, once
+from tests.faces.either import Either, closed, in_turn, once
 from tests.losses.places import FailedOver
 from tests.losses.witness import NAMES, count, others_see, without_looks
 from tests.servers import Kind
@@ -46,9 +46,7 @@ async def _set(client: Any, name: str) -> None:
 
 
 @pytest.mark.every(3, "a second each")
-@pytest.mark.parametrize("doing", ["it counts another", "it reads another"])
-@pytest.mark.parametrize("made", CLIENTS)
-@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize(("face", "made", "doing"), in_turn(CLIENTS, ["it counts another", "it reads another"]))
 def test_its_owner_was_the_first_to_connect_anew(
     any_kind: Kind, monkeypatch: pytest.MonkeyPatch, face: str, made: str, doing: str
 ) -> None:

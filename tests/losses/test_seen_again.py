@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.faces.either import FACES, Either
+from tests.faces.either import FACES, Either, in_turn
 from tests.losses.places import PLACES, Place
 from tests.losses.witness import DOINGS, NAMES, count, others_see, without_looks
 from tests.servers import Kind
@@ -33,10 +33,8 @@ async def count_and_lose(place: Place, counters: Either, pause: float = 0.0) -> 
     await asyncio.to_thread(place.strike)
 
 
-@pytest.mark.every(4, "a second each")
-@pytest.mark.parametrize("doing", DOINGS)
-@pytest.mark.parametrize("title", PLACES)
-@pytest.mark.parametrize("face", FACES)
+@pytest.mark.every(3, "a second each")
+@pytest.mark.parametrize(("face", "title", "doing"), in_turn(PLACES, DOINGS))
 def test_while_the_process_lives(made: Callable[[str], Place], face: str, title: str, doing: str) -> None:
     """It tells again what was lost, also where it counts nothing; its own reads show all of it from the first on."""
     place = made(title)
@@ -49,10 +47,8 @@ def test_while_the_process_lives(made: Callable[[str], Place], face: str, title:
     asyncio.run(main())
 
 
-@pytest.mark.every(4, "seconds each")
-@pytest.mark.parametrize("doing", ["it counts another", "it does nothing"])
-@pytest.mark.parametrize("title", PLACES)
-@pytest.mark.parametrize("face", FACES)
+@pytest.mark.every(2, "seconds each")
+@pytest.mark.parametrize(("face", "title", "doing"), in_turn(PLACES, ["it counts another", "it does nothing"]))
 def test_after_the_window(made: Callable[[str], Place], face: str, title: str, doing: str) -> None:
     """The re-assert window was over before replication broke, and again before the loss: that makes no difference."""
     place = made(title)

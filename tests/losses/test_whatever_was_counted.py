@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.faces.either import FACES, Either
+from tests.faces.either import FACES, Either, in_turn
 from tests.journal.processes import program, run
 from tests.losses.places import PLACES, Place
 from tests.losses.witness import NAMES, others_see
@@ -56,10 +56,8 @@ COUNTING: dict[str, tuple[Callable[[Either, int], None], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.every(4, "a second each")
-@pytest.mark.parametrize("counting", COUNTING)
-@pytest.mark.parametrize("title", LOSSES)
-@pytest.mark.parametrize("face", FACES)
+@pytest.mark.every(2, "a second each")
+@pytest.mark.parametrize(("face", "title", "counting"), in_turn(LOSSES, COUNTING))
 def test_by_a_process_that_lives(made: Callable[[str], Place], face: str, title: str, counting: str) -> None:
     """It does nothing after the loss."""
     place = made(title)

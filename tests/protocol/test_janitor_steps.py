@@ -16,7 +16,7 @@ from tests.servers import RealServer
 
 SLOTS = 20_000
 COUNTERS = int(
-    os.environ.get("REDIS_COUNTERS_MANY", "30000")
+    os.environ.get("REDIS_COUNTERS_MANY", "10000")
 )  # 1,000,000 were tried by hand: docs/howto/housekeeping.md
 SLOW = 10_000  # microseconds
 ATTEMPTS = 3  # a command may be slow because the machine is busy, but not the same work each time

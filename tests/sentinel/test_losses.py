@@ -7,15 +7,13 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from tests.faces.either import FACES, Either
-from tests.losses.witness import NAMES, count, others_see, without_looks
+from tests.faces.either import FACES, Either, in_turn
+from tests.losses.witness import DOINGS, NAMES, count, others_see, without_looks
 from tests.sentinel.clients import HandedIn
 from tests.topologies import Sentinels
 
 
-@pytest.mark.parametrize("doing", ["it counts another", "it reads another", "it reads them at once", "it does nothing"])
-@pytest.mark.parametrize("opened", ["by its URL", "handed in"])
-@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize(("face", "opened", "doing"), in_turn(["by its URL", "handed in"], DOINGS))
 def test_a_follower_that_was_left_behind(sentinels: Sentinels, face: str, opened: str, doing: str) -> None:
     """700 of 1,200 are lost; whatever the process does after that, others see them again."""
     leave_behind_and_promote(sentinels, face, opened, doing)
