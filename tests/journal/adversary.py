@@ -261,6 +261,6 @@ class Schedule:
                 break
         else:
             raise AssertionError(
-                "no end: " + repr([[(a.phase, a.clean) for a in c.writer.router.actors()] for c in self.clients])
+                "no end: " + repr([[(a.state.phase, a.clean) for a in c.writer.router.actors()] for c in self.clients])
             )
-        assert all(a.phase is Phase.NEW for c in self.clients for a in c.writer.router.actors())
+        assert all(a.state.phase is Phase.NEW for c in self.clients for a in c.writer.router.actors())

@@ -144,7 +144,7 @@ class JournalSchedule(Schedule):
             head = head_of(actor)
             if kept.head.unanswered and max(kept.flushes, default=0) <= kept.head.base:
                 head = head._replace(unanswered=True)  # nothing is known of it that is not acknowledged
-            if actor.phase is Phase.DONE:
+            if actor.state.phase is Phase.DONE:
                 head = head._replace(folding=True)
             assert head == kept.head
             assert {seq: (chunk.base, chunk.totals) for seq, chunk in actor.sent.items()} == kept.flushes

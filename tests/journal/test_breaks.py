@@ -86,7 +86,7 @@ def a_base_is_believed_to_be_nothing(patch: Patch) -> None:
 
 def a_fold_begins_anew(patch: Patch) -> None:
     def change(actor: Actor, kept: Any) -> None:
-        if actor.phase is Phase.FOLDING:
+        if actor.state.phase is Phase.FOLDING:
             actor.state.phase = Phase.REOPEN
 
     _revived(patch, change)
@@ -105,7 +105,7 @@ def not_exact_after_a_fail_over(patch: Patch) -> None:
 
 def a_new_owner_token(patch: Patch) -> None:
     def change(actor: Actor, kept: Any) -> None:
-        if actor.phase is Phase.REOPEN:
+        if actor.state.phase is Phase.REOPEN:
             actor.id, actor.state.phase, actor.owner = b"", Phase.NEW, actor.mint().encode()
 
     _revived(patch, change)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from redis_counters.protocol.wire.commands import Script
-from redis_counters.protocol.write.looks import BUSY_PAUSE, IDLE_PAUSE
+from redis_counters.protocol.write.looks import BUSY_PAUSE, IDLE_PAUSE, last_seen
 from tests.protocol.by_hand import ByHand
 from tests.servers import RealServer
 
@@ -104,7 +104,7 @@ def test_looks_take_turns(any_server: RealServer) -> None:
     start = 5 * WINDOW
     hand.round(start)
     hand.round(start + IDLE_PAUSE)
-    assert all(actor.last_seen >= start for actor in hand.writer.router.actors())
+    assert all(last_seen(actor) >= start for actor in hand.writer.router.actors())
 
 
 def test_a_process_that_counts_looks_every_second_and_an_idle_one_ever_more_seldom(any_server: RealServer) -> None:

@@ -23,7 +23,7 @@ def end(world: World) -> None:
     while not all(process.dead for process in world.processes):
         if turn > ENDED:
             living = [p.core.writer.router for p in world.processes if not p.dead]
-            actors = [[(actor.phase, actor.clean) for actor in router.actors()] for router in living]
+            actors = [[(actor.state.phase, actor.clean) for actor in router.actors()] for router in living]
             raise Violation(f"no end: {actors}")
         if world.late and rng.random() < 0.3:
             world.deliver_late(rng.randrange(1000))
@@ -68,7 +68,7 @@ def _check_ended(world: World) -> None:
         if process.closing and not process.cut_short:
             if "fail-over" not in world.plan.faults and process.orphan is None:
                 _check_no_slots(world, process)
-            left = [actor for actor in process.core.writer.router.actors() if actor.phase is not Phase.NEW]
+            left = [actor for actor in process.core.writer.router.actors() if actor.state.phase is not Phase.NEW]
             if left:
                 raise Violation(f"process {process.number} has closed, and not its actors")
 

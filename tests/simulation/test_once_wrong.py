@@ -19,7 +19,7 @@ RULES = (
     (503015, Break("", "read.fetch:Reads._take", "and not _counted_apart(name, raws, told)", "")),
     (719613, Break("", "journal.recovery:_actor", "journal_behind=head.behind", "journal_behind=False")),
     (9955, Break("", "read.fetch:Reads._ask_registries", "if found >= enough:", "if False:")),
-    (174658, Break("", "write.writer:Writer._move_on", "(gone or actor.state.journal_behind)", "gone")),
+    (174658, Break("", "write.taken_over:rest_of", "(gone or actor.state.journal_behind)", "gone")),
 )
 """What mends some of them: without it they go wrong again."""
 

@@ -39,7 +39,7 @@ GUARDS = (
     Break("a shard with slots is sealed", "shard_seal", "if slots > 0 then return {'BUSY', slots} end"),
     Break(
         "a sealed shard is unsealed first, and told of then",
-        "write.actor:Actor._unseal",
+        "write.sealed:SealedShards.request",
         "if sealed.widened:",
         "if True:",
     ),

@@ -111,7 +111,7 @@ class Recorder:
         actors = list(writer.router.actors())
         for actor in actors:
             before = self.seen.get(actor)
-            if before is None and actor.phase is Phase.NEW and not any(table.changed for table in actor.tables):
+            if before is None and actor.state.phase is Phase.NEW and not any(table.changed for table in actor.tables):
                 actor.moved = 0  # it holds nothing, so nothing that was moved
                 continue
             number = self._number_of(actor)

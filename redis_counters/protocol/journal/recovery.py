@@ -43,7 +43,7 @@ class Orphan:
         writer = self.writer
         if writer is None:
             return self.given_up
-        asks = any(actor.state.probe_due or actor.phase is Phase.REOPEN for actor in writer.router.actors())
+        asks = any(actor.state.probe_due or actor.state.phase is Phase.REOPEN for actor in writer.router.actors())
         return writer.clean and writer.durable and not asks
 
     def look(self, now: float, *, closing: bool) -> None:
@@ -53,7 +53,7 @@ class Orphan:
         writer.closing = closing
         writer.looks.used_at = now  # there are rounds all the time until it is over
         for bucket in () if closing else writer.router.buckets:
-            if bucket.current.phase is not Phase.NEW and bucket.current.delivered:
+            if bucket.current.state.phase is not Phase.NEW and bucket.current.delivered:
                 # Nothing more is counted here: the bucket keeps house of those before its current one.
                 bucket.begin(now)
 

@@ -7,6 +7,7 @@ of MULTI, where they would not wait.
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from redis_counters.errors import CounterError, Outcome, Refused, Unconfirmed, UsageError, reworded, with_outcome
@@ -47,6 +48,12 @@ def check_durability(value: Durability | None) -> Durability | None:
     if not 0.001 <= timeout <= 3600:  # for Redis, 0 is for ever
         raise UsageError(f"durability: timeout must be between 0.001 and 3600 seconds, got {timeout}")
     return value
+
+
+def evicting_policy(raw: object) -> str | None:
+    """Return the server's policy, out of INFO memory, if by that it may evict counters; None if not, or not known."""
+    policy = re.search(rb"maxmemory_policy:([\w-]+)", raw) if isinstance(raw, bytes) else None
+    return policy[1].decode("ascii", "replace") if policy is not None and policy[1] != b"noeviction" else None
 
 
 def confirm(durability: Durability) -> Command:

@@ -11,12 +11,11 @@ from collections.abc import Callable, Collection
 
 from redis_counters.protocol.wire.commands import Command, Script, hmget
 from redis_counters.protocol.wire.keys import index_of
-from redis_counters.protocol.wire.registry import record_of
 from redis_counters.protocol.wire.replies import BadReply, Reply
 from redis_counters.protocol.write.expiries import Expiries
 from redis_counters.protocol.write.flushes import Chunk, FlushHeader, Totals, increments, mixed
 from redis_counters.protocol.write.history import Applied, History
-from redis_counters.protocol.write.sealed import Sealed
+from redis_counters.protocol.write.sealed import SealedShards
 from redis_counters.protocol.write.slot_totals import SlotKind, SlotTotals
 from redis_counters.protocol.write.states import ActorState, Event, Phase
 
@@ -57,8 +56,7 @@ class Actor:
         self.known_applied: Applied | None = None
         self.refused_now: list[bytes] = []  # by the last answer, and not before
         self.sharded = False  # it may have slots in other shards than 0
-        self.sealed: dict[bytes, Sealed] = {}  # by shard: nothing can be told before it is unsealed
-        self.opening: bytes | None = None  # of them, the one that the last request is about
+        self.sealed = SealedShards()  # nothing can be sent before they are unsealed
         self.maybe_refused: frozenset[tuple[SlotKind, bytes]] = frozenset()  # a journal does not keep what was refused
         self.moved = 0  # how often amounts came here from another place
         self.successor: Actor | None = None
@@ -79,15 +77,6 @@ class Actor:
         return self.clean and not (plus.refused or minus.refused or shards.refused)
 
     @property
-    def phase(self) -> Phase:
-        return self.state.phase
-
-    @property
-    def shown(self) -> str:
-        """Return its id for people."""
-        return self.id.decode("ascii", "replace") or "(not opened)"
-
-    @property
     def slots(self) -> int:
         return sum(len(t.total) for t in self.tables)
 
@@ -97,11 +86,10 @@ class Actor:
         ``must_probe_first``: it was silent for so long that its record may be gone, so it asks before it sends totals.
         """
         phase = self.state.phase
-        self.opening = next(iter(self.sealed), None) if phase is Phase.ACTIVE and self.sealed else None
-        if self.opening is not None:
-            return self._unseal(self.opening)
+        self.sealed.asked = None
         if phase is Phase.ACTIVE:
-            return self._flush(limit, must_probe_first=must_probe_first) or self._look()
+            unseal = self.sealed.request(self.mint)
+            return unseal or self._flush(limit, must_probe_first=must_probe_first) or self._look()
         if phase is Phase.NEW:
             return self._open() if not self.clean else None
         if phase is Phase.REOPEN:
@@ -118,31 +106,6 @@ class Actor:
             return None
         self.state.on(Event.LOOK_OVER)
         return hmget(self.registry, (self.id,))
-
-    def seen(self, raw: object, now: float) -> None:
-        """Take the answer to a look in: unless the record is there, open and not behind, an empty flush asks why."""
-        self.state.on(Event.LOOK_OVER)
-        if self.has_all(raw):
-            self.last_looked = now
-        elif self.state.phase is Phase.ACTIVE:
-            self.state.on(Event.PROBE_WANTED)
-
-    def has_all(self, raw: object) -> bool:
-        """Whether an answer to HMGET of the own record says that Redis has all that it acknowledged."""
-        record = record_of(self.id, raw[0]) if isinstance(raw, list) and len(raw) == 1 else None
-        return record is not None and record.state == b"o" and record.seq >= self.base
-
-    @property
-    def last_seen(self) -> float:
-        """When Redis last had all that is acknowledged, by a flush or by a look."""
-        return max(self.last_proved, self.last_looked)
-
-    def _unseal(self, key: bytes) -> Command:
-        sealed = self.sealed[key]
-        if sealed.widened:
-            return Command(Script.SHARD_UNSEAL, (key,), (sealed.id,))
-        args = (self.mint()[:5].encode(), sealed.shards)
-        return Command(Script.SHARDS_WIDEN, (sealed.registry0, index_of(sealed.registry0), sealed.key0), args)
 
     def retire(self) -> None:
         """Begin to end, if everything is acknowledged."""
@@ -204,17 +167,15 @@ class Actor:
     def void(self) -> None:
         """Forget the last flush: it was answered with an error of Redis, so it is not recorded."""
         chunk = self.unknown
-        if self.state.phase is Phase.ACTIVE and chunk is not None and self.opening is None:
+        if self.state.phase is Phase.ACTIVE and chunk is not None and self.sealed.asked is None:
             self.sent.forget(chunk.seq)
 
     # -- what an answer means
 
     def answer(self, reply: Reply, now: float) -> None:
-        """Take the answer to the last request in; FOLDED and GONE are the writer's (see `leftover`)."""
-        if self.opening is not None:
-            sealed = self.sealed.pop(self.opening)  # if it is sealed again by now, the next flush is answered so
-            if not sealed.widened:
-                self.sealed[self.opening] = sealed._replace(widened=True)
+        """Take the answer to the last request in; FOLDED and GONE are the writer's (see `taken_over`)."""
+        if self.sealed.asked is not None:
+            self.sealed.answered()
         elif self.state.phase in (Phase.NEW, Phase.REOPEN):
             self._answer_open(reply)
         elif self.state.phase is Phase.ACTIVE:
@@ -322,33 +283,7 @@ class Actor:
                 if (table.kind, key) not in said_no and applied[table.kind].get(key):
                     table.acknowledged[key] = applied[table.kind][key]
 
-    # -- what moves on
-
-    def leftover(self, seq: int) -> tuple[Totals, bool]:
-        """Return, by kind, what this actor did not get across, given that it was folded as of ``seq``.
-
-        Also whether that is exact; if it is not, it is rather too little than too much.
-        """
-        applied, exact = self.applied_as_of(seq)
-        plus, minus = (
-            {key: total - done.get(key, 0) for key, total in table.total.items() if total > done.get(key, 0)}
-            for table, done in zip(self.tables, applied, strict=False)
-        )
-        return (plus, minus, dict(self.tables[SlotKind.SHARDS].total)), exact
-
-    def leave_refused(self, rest: Totals) -> None:
-        """Take from the rest what Redis had before it refused it: it may have that again.
-
-        A fail-over may have taken back that something else was put in the counter's place.
-        """
-        chunks = self.sent.values()
-        for kind, key in set[tuple[SlotKind, bytes]]().union(*(chunk.refused for chunk in chunks)):
-            total, amount = self.tables[kind].total.get(key, 0), rest[kind].get(key, 0)
-            if amount and kind is not SlotKind.SHARDS:
-                had = max(chunk.applied(kind).get(key, 0) for chunk in chunks)
-                rest[kind][key] = min(amount, total - had)
-                if total == had:
-                    del rest[kind][key]
+    # -- what Redis has of it
 
     def applied_as_of(self, seq: int) -> tuple[Applied, bool]:
         """Return the totals that Redis held when it had recorded ``seq``, and whether that is exact."""

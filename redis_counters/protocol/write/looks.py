@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from redis_counters.protocol.wire.registry import record_of
 from redis_counters.protocol.write.actor import Actor
 from redis_counters.protocol.write.states import Event, Phase
 
@@ -29,7 +30,7 @@ class Looks:
     def due(self, actors: Iterable[Actor], now: float) -> bool:
         """True if the record of some actor should be read."""
         pause = min(max((now - self.used_at) / 2, BUSY_PAUSE), IDLE_PAUSE)
-        return now - self.at >= pause and any(holds(actor) and now - actor.last_seen >= BUSY_PAUSE for actor in actors)
+        return now - self.at >= pause and any(holds(actor) and now - last_seen(actor) >= BUSY_PAUSE for actor in actors)
 
     def begin(self, actors: Iterable[Actor], now: float) -> None:
         """Half of the actors that hold totals are to be looked at in this round, those that were seen longest ago.
@@ -37,11 +38,33 @@ class Looks:
         However lately that was: the loss may be later, and two looks are to be enough.
         """
         self.at = now
-        held = sorted(filter(holds, actors), key=lambda actor: actor.last_seen)
+        held = sorted(filter(holds, actors), key=last_seen)
         for actor in held[: (len(held) + 1) // 2]:
             actor.state.on(Event.LOOK_WANTED)
+
+    def answered(self, actor: Actor, raw: object, now: float) -> None:
+        """Take in the answer to a look at this actor.
+
+        Unless the record is there, open and not behind, an empty flush asks why.
+        """
+        actor.state.on(Event.LOOK_OVER)
+        if has_all(actor, raw):
+            actor.last_looked = now
+        elif actor.state.phase is Phase.ACTIVE:
+            actor.state.on(Event.PROBE_WANTED)
 
 
 def holds(actor: Actor) -> bool:
     """True if it has acknowledged totals that could be lost."""
     return actor.state.phase is Phase.ACTIVE and actor.base > 0
+
+
+def has_all(actor: Actor, raw: object) -> bool:
+    """Whether an answer to HMGET of an actor's record says that Redis has all that it acknowledged."""
+    record = record_of(actor.id, raw[0]) if isinstance(raw, list) and len(raw) == 1 else None
+    return record is not None and record.state == b"o" and record.seq >= actor.base
+
+
+def last_seen(actor: Actor) -> float:
+    """Return when Redis last had all that the actor's flushes acknowledged, by a flush or by a look."""
+    return max(actor.last_proved, actor.last_looked)

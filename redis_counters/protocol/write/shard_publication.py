@@ -58,6 +58,14 @@ class ShardPublication:
         table0.raise_to(key0, shard_of(key) + 1)  # (so the journal learns of it, too)
         self.again.add(key0)
 
+    def release_published(self) -> None:
+        """What waits for a number of shards that is acknowledged by now waits no longer."""
+        for key0 in list(self.waiting):
+            bucket0, _ = self.keys.shard_key(name_of(key0), 0)
+            published = self.buckets[bucket0].tables[SlotKind.SHARDS].acknowledged.get(key0, 0)
+            if published:
+                self.answered(key0, published, None)
+
     def answered(self, key0: bytes, shards: int, refused: str | None) -> None:
         """A number of shards is published, or refused: what waited for that (and for no larger one) waits no longer."""
         self.again.discard(key0)

@@ -5,22 +5,23 @@ Sans-I/O: it is given the time and the answers, and is asked for requests. Not t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from redis_counters.errors import CounterError, NotRecorded, quoted
+from redis_counters.errors import CounterError, NotRecorded
 from redis_counters.events import Event, EventKind
 from redis_counters.protocol.wire.commands import CONTRACTS, Command, ErrorReply, Script
-from redis_counters.protocol.wire.durability import confirm, shortfall
+from redis_counters.protocol.wire.durability import confirm, evicting_policy, shortfall
 from redis_counters.protocol.wire.keys import KeySpace, name_of, shard_of
 from redis_counters.protocol.wire.refusals import error_for, raise_refused, refusal, surely_not_applied
 from redis_counters.protocol.wire.replies import Reply
 from redis_counters.protocol.wire.settings import Settings
-from redis_counters.protocol.wire.values import name_shown
+from redis_counters.protocol.write import taken_over
 from redis_counters.protocol.write.accumulator import Accumulator
 from redis_counters.protocol.write.actor import Actor
+from redis_counters.protocol.write.actor_events import of_answer, of_doubt, of_missing, of_takeover
 from redis_counters.protocol.write.buffer import Buffer
+from redis_counters.protocol.write.flushes import Chunk
 from redis_counters.protocol.write.frequent import Frequent
 from redis_counters.protocol.write.looks import Looks, holds
 from redis_counters.protocol.write.outstanding import Outstanding
@@ -30,8 +31,6 @@ from redis_counters.protocol.write.shard_publication import ShardPublication
 from redis_counters.protocol.write.slot_totals import ALL, SlotKind
 from redis_counters.protocol.write.states import Event as ActorEvent
 from redis_counters.protocol.write.states import Phase
-
-_POLICY = re.compile(rb"maxmemory_policy:([\w-]+)")
 
 
 class Request(NamedTuple):
@@ -133,13 +132,8 @@ class Writer:
             for actor in bucket.actors:
                 for table in actor.tables:
                     table.send_again()
-        publication = self.router.publication
-        if publication is not None:
-            for key0 in list(publication.waiting):
-                bucket0, _ = publication.keys.shard_key(name_of(key0), 0)
-                told = self.router.buckets[bucket0].tables[SlotKind.SHARDS].acknowledged.get(key0, 0)
-                if told:
-                    publication.answered(key0, told, None)
+        if self.router.publication is not None:
+            self.router.publication.release_published()
         self.interrupted_round = False
 
     def place_some(self) -> None:
@@ -183,12 +177,12 @@ class Writer:
         script = request.command.script
         if script is None:
             bucket.busy = False
-            actor.seen(raw, now)
+            self.looks.answered(actor, raw, now)
             return
         if isinstance(raw, ErrorReply):
             if surely_not_applied(raw):
                 actor.void()
-            self._fail(request, error_for(raw, script, request.command.keys[0]))
+            self.lost(request, error_for(raw, script, request.command.keys[0]))
             return
         try:
             reply = Reply(raw, CONTRACTS[script].replies)
@@ -199,7 +193,7 @@ class Writer:
             else:
                 self._answer(actor, reply, script, now)
         except CounterError as error:
-            self._fail(request, error)
+            self.lost(request, error)
             return
         bucket.busy = False
         if actor.state.phase is Phase.DONE:
@@ -210,62 +204,50 @@ class Writer:
         chunk, base, healing = actor.unknown, actor.base, actor.state.healing
         self.doubtful = self.doubtful or reply.word == "UNKNOWN"
         if script in (Script.SHARDS_WIDEN, Script.SHARD_UNSEAL):
-            raise_refused(reply, actor.opening)
+            raise_refused(reply, actor.sealed.asked)
         actor.answer(reply, now)
         if reply.word in ("UNKNOWN", "REGRESS") or actor.base < base:
             self.losses += 1
             self.probe_all()  # what one actor finds, others should look for: they may have nothing to send
-        if actor.state.healing and not healing:
-            self._tell(
-                EventKind.REGRESSED,
-                actor,
-                "Redis has lost counts that it had confirmed (a fail-over?), they are sent again",
-            )
-        elif reply.word == "CLOSED":
-            self._tell(EventKind.REOPENED, actor, "was silent and taken for gone, but its process lives: it goes on")
-        elif healing and not actor.state.healing:
-            self._tell(EventKind.HEALED, actor, "Redis has confirmed again what it had lost")
+        self.events += of_answer(actor, reply, was_healing=healing)
+        if script is Script.SLOTS_MERGE and chunk is not None:
+            self._answer_flush(actor, chunk, reply)
+
+    def _answer_flush(self, actor: Actor, chunk: Chunk, reply: Reply) -> None:
         publication = self.router.publication
-        if script is not Script.SLOTS_MERGE or chunk is None or publication is None:
-            return
+        assert publication is not None
         if reply.word == "SEALED":
             for number, id in reply.pairs():
                 _kind, key = chunk.item(number)
                 self._unseal(actor, key, id, publication)
-        if reply.word == "MISSING":
+        elif reply.word == "MISSING":
             for number in reply.numbers():
                 _kind, key = chunk.item(number)
-                name = name_shown(name_of(key))
-                self._tell(
-                    EventKind.SHARD_MISSING, actor, f"counter {quoted(name)} was deleted, expired or evicted", name
-                )
+                self.events.append(of_missing(actor, key))
                 if shard_of(key):
                     publication.publish_again(key)
-        if reply.word != "OK":
-            return
-        self.flushes += 1
-        self.flushed += len(chunk)
-        self.full = self.full and self.outstanding.waiting() >= self.settings.max_pending
-        if self.router.shards.growing:
-            self.frequent.flushed(chunk.totals)
-        for key0, shards in chunk.totals[SlotKind.SHARDS].items():
-            publication.answered(key0, shards, actor.tables[SlotKind.SHARDS].refused.get(key0))
-        for key in actor.refused_now:
-            self.errors.extend(refusal(key, table.refused[key]) for table in actor.tables if key in table.refused)
+        elif reply.word == "OK":
+            self.flushes += 1
+            self.flushed += len(chunk)
+            self.full = self.full and self.outstanding.waiting() >= self.settings.max_pending
+            if self.router.shards.growing:
+                self.frequent.flushed(chunk.totals)
+            for key0, shards in chunk.totals[SlotKind.SHARDS].items():
+                publication.answered(key0, shards, actor.tables[SlotKind.SHARDS].refused.get(key0))
+            for key in actor.refused_now:
+                self.errors.extend(refusal(key, table.refused[key]) for table in actor.tables if key in table.refused)
 
     def _unseal(self, actor: Actor, key: bytes, id: bytes, publication: ShardPublication) -> None:
         """The shard takes no counts, for its counter was given fewer: publish it in shard 0, then unseal it."""
         bucket0, key0 = publication.keys.shard_key(name_of(key), 0)
-        actor.sealed[key] = Sealed(id, publication.keys.registries[bucket0], key0, shard_of(key) + 1)
+        actor.sealed.shards[key] = Sealed(id, publication.keys.registries[bucket0], key0, shard_of(key) + 1)
         publication.publish_again(key)  # which is sent again after a fail-over, too
 
     def see_memory(self, raw: object) -> None:
         """Warn if the server may evict counters (INFO memory; without the right to ask, it does not)."""
-        policy = _POLICY.search(raw) if isinstance(raw, bytes) else None
-        if policy is not None and policy[1] != b"noeviction":
-            what = (
-                f"maxmemory-policy is {policy[1].decode('ascii', 'replace')}: counters may be evicted, use noeviction"
-            )
+        policy = evicting_policy(raw)
+        if policy is not None:
+            what = f"maxmemory-policy is {policy}: counters may be evicted, use noeviction"
             self.events.append(Event(EventKind.EVICTION, what))
 
     @property
@@ -307,8 +289,9 @@ class Writer:
         bucket.failed = True
 
     def lost(self, request: Request, error: CounterError) -> None:
-        """As `unanswered`, while other servers of a cluster answer."""
-        self._fail(request, error)
+        """As `unanswered`, while others are answered: what Redis refuses, and of a cluster, what one server breaks."""
+        self.unanswered(request)
+        self.errors.append(error)
 
     def unrecorded(self, request: Request) -> None:
         """It was not sent, because it must be in the journal first."""
@@ -317,10 +300,6 @@ class Writer:
             self.errors.append(
                 NotRecorded("the journal cannot be written; what must be in it first waits, and is kept")
             )
-
-    def _fail(self, request: Request, error: CounterError) -> None:
-        self.unanswered(request)
-        self.errors.append(error)
 
     def _drop(self, actor: Actor) -> None:
         """Drop an actor at its end: Redis has all of it."""
@@ -331,40 +310,18 @@ class Writer:
         self.router.epoch += 1
 
     def _move_on(self, actor: Actor, reply: Reply, now: float) -> None:
-        gone = reply.word == "GONE"
-        # GONE: it cannot be known. Never over-count, so what is unknown counts as applied.
-        seq = reply.number(0) if not gone else actor.base if actor.unknown is None else actor.seq
-        rest, exact = actor.leftover(seq)
-        unproved = gone and actor.last_proved < actor.last_acknowledged + self.settings.reassert_window
-        if unproved:
-            actor.leave_refused(rest)
-        if actor.state.journal_may_be_stale and (gone or actor.state.journal_behind) and (rest[0] or rest[1]):
-            self._doubt(actor, "it was folded or cleaned up, and its journal may be older than its last flush")
-            rest = ({}, {}, rest[2])
-        elif gone and actor.state.healing and (rest[0] or rest[1]):  # a late copy may have put it back before
-            self._doubt(actor, "its record was cleaned up before it had told again what a fail-over had taken back")
-            rest = ({}, {}, rest[2])
-        elif gone and actor.unknown is not None and len(actor.unknown):
-            self._doubt(actor, "its record was cleaned up, and its last flush had no answer")
-        elif unproved:
-            self._doubt(actor, "its record was cleaned up, and a fail-over may have taken back its last flushes")
-        elif not exact:
-            self._doubt(actor, "it was folded as of a flush that is no longer remembered, or had no answer of its own")
+        """Others have folded the actor: the current one sends what it did not get across."""
+        rest, uncertain = taken_over.rest_of(actor, reply, self.settings.reassert_window)
+        if uncertain is None:
+            self.events.append(of_takeover(actor))
         else:
-            self._tell(
-                EventKind.MOVED,
-                actor,
-                "was silent, taken for gone and folded; what had not arrived is sent by a new one",
-            )
+            self._doubt(actor, uncertain)
         self.router.buckets[actor.bucket].move_on(actor, rest, now)
         self.drops += 1
 
-    def _tell(self, kind: EventKind, actor: Actor, what: str, counter: str | bytes | None = None) -> None:
-        self.events.append(Event(kind, f"actor {actor.shown}: {what}", counter, actor.id, actor.bucket))
-
-    def _doubt(self, actor: Actor, what: str) -> None:
+    def _doubt(self, actor: Actor, why: str) -> None:
         self.uncertain += 1
-        self._tell(EventKind.UNCERTAIN, actor, f"{what}; what is unknown counts as applied")
+        self.events.append(of_doubt(actor, why))
 
     # -- looking at it
 
@@ -382,7 +339,7 @@ class Writer:
             self.clean
             and self.durable
             and all(
-                not actor.delivered or (actor is bucket.current and actor.phase is Phase.NEW)
+                not actor.delivered or (actor is bucket.current and actor.state.phase is Phase.NEW)
                 for bucket in self.router.buckets_in_use()
                 for actor in bucket.actors
             )
