@@ -234,7 +234,7 @@ CLIENT = (  # one line each, to be read as a table
     Break(
         "what is on its way when a round is cut stays so", "flush.round:_send_all", "writer.unanswered(request)", "pass"
     ),
-    Break("a script that is not known is an error", "flush.round:_send_all", 'raw.code == "NOSCRIPT"', "False"),
+    Break("a script that is not known is an error", "flush.round:_receive", "is_unknown_script(raw)", "False"),
     Break(
         "a journal's actors end at once",
         "journal.recovery:Orphan.look",
@@ -314,8 +314,8 @@ CLIENT = (  # one line each, to be read as a table
     Break(
         "what a copy is of counts beside it",
         "read.sums:added_up",
-        "elif shard and copies:",
-        "elif False:",
+        "if shard and copies:",
+        "if False:",
         "narrowed",
     ),
     Break(
