@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks import report, units
 from benchmarks.harness import ROOT, Row
-from redis_counters.protocol.wire.keys import CLUSTER_BUCKETS, DEFAULT_BUCKETS, MOST_BUCKETS
+from redis_counters.protocol.wire.keys import CLUSTER_BUCKETS, DEFAULT_BUCKETS, MAX_BUCKETS
 
 PAGE = ROOT / "docs" / "explanation" / "where-it-ends.md"
 BEGIN, END = "<!-- ends: begin -->", "<!-- ends: end -->"
@@ -82,7 +82,7 @@ class Case:
         """Return how many scripts run in a second: one per bucket with news, or more where these are many."""
         slots, buckets = self.slots(), DEFAULT_BUCKETS
         if primaries > 1:
-            buckets = min(MOST_BUCKETS, max(CLUSTER_BUCKETS, BUCKETS_EACH * primaries))
+            buckets = min(MAX_BUCKETS, max(CLUSTER_BUCKETS, BUCKETS_EACH * primaries))
         return self.flushes * max(min(slots, buckets), slots / BATCH)
 
     def server(self, unit: Units, primaries: int) -> float:

@@ -20,7 +20,7 @@ from redis_counters.protocol.wire.commands import pieces
 from redis_counters.protocol.wire.keys import KeySpace
 from redis_counters.protocol.wire.namespace import open_namespace, opened_keys
 from redis_counters.protocol.wire.settings import make_settings
-from redis_counters.protocol.wire.shard_counts import MOST_SHARDS
+from redis_counters.protocol.wire.shard_counts import MAX_SHARDS
 
 COLUMNS = ["counter", "shards", "what"]
 _AT_A_TIME = 1_000  # names between two looks at the progress
@@ -37,7 +37,7 @@ class Result(NamedTuple):
 
 def reshard(
     names: options.Names,
-    shards: Annotated[int, typer.Argument(metavar="K", help=f"Number of shards, 1 to {MOST_SHARDS}.")],
+    shards: Annotated[int, typer.Argument(metavar="K", help=f"Number of shards, 1 to {MAX_SHARDS}.")],
     url: options.Url = options.DEFAULT_URL,
     namespace: options.Namespace = options.DEFAULT_NAMESPACE,
     region: options.Region = options.DEFAULT_REGION,
@@ -56,8 +56,8 @@ def reshard(
     that are to go, and takes two minutes (twice --reassert-window). Exit code 1 if some counter does not have K shards
     at the end.
     """
-    if not 1 <= shards <= MOST_SHARDS:
-        raise UsageError(f"K lies between 1 and {MOST_SHARDS}")
+    if not 1 <= shards <= MAX_SHARDS:
+        raise UsageError(f"K lies between 1 and {MAX_SHARDS}")
     settings = make_settings(namespace=namespace, region=region, reassert_window=reassert_window, actor_ttl=actor_ttl)
     wanted = list(dict.fromkeys(map(output.to_bytes, names)))
     with connected(url, settings) as (server, keys), output.progress("looking") as show:

@@ -21,9 +21,9 @@ from redis_counters.protocol.write.buffer import Buffer
 from redis_counters.protocol.write.expiries import Expiries, Expiry, Moment, future_milliseconds
 from redis_counters.protocol.write.writer import Writer
 
-MOST_BUFFERED = 50_000  # increments that may lie in the buffer while a round takes longer than the interval
-MOST_EVENTS = 20  # of one kind that are published at a time; how many more there were comes with the last
-SMALL = 2**31
+MAX_BUFFERED = 50_000  # increments that may lie in the buffer while a round takes longer than the interval
+MAX_EVENTS = 20  # of one kind that are published at a time; how many more there were comes with the last
+MAX_UNCHECKED = 2**31
 """Amounts up to this go into the buffer unseen; whether larger ones fit is checked at the call."""
 
 
@@ -84,7 +84,7 @@ class Core:
 
     def add(self, name: Name, amount: int) -> bool:
         """The signed amount is in the buffer; False if it is so large that `add_large` has to see to it."""
-        if -SMALL <= amount <= SMALL:
+        if -MAX_UNCHECKED <= amount <= MAX_UNCHECKED:
             if amount:
                 self.buffer.amounts.append((name, amount))
             return True
@@ -207,15 +207,15 @@ class Core:
     def take_events(self) -> list[Event]:
         """Return the events since the last time; of a kind that came very often, some, and how many more."""
         events, self.writer.events = self.writer.events, []
-        if len(events) <= MOST_EVENTS:
+        if len(events) <= MAX_EVENTS:
             return events
         told: list[Event] = []
         for kind in dict.fromkeys(event.kind for event in events):
             same = [event for event in events if event.kind is kind]
-            most = len(same) if kind is EventKind.NOT_DELIVERED else MOST_EVENTS  # a loss is published in full
+            most = len(same) if kind is EventKind.NOT_DELIVERED else MAX_EVENTS  # a loss is published in full
             told += same[:most]
             if len(same) > most:
-                told.append(Event(kind, f"and {len(same) - MOST_EVENTS:,} more"))
+                told.append(Event(kind, f"and {len(same) - MAX_EVENTS:,} more"))
         return told
 
     def begin_flush(self) -> FlushTarget | None:
@@ -240,7 +240,7 @@ class Core:
     def overdue(self) -> bool:
         """The buffer has grown so long that it should be taken in, though a round is under way."""
         waiting = len(self.buffer.ones) + len(self.buffer.amounts)
-        return waiting >= min(MOST_BUFFERED, self.settings.max_pending)
+        return waiting >= min(MAX_BUFFERED, self.settings.max_pending)
 
     def nothing_to_do(self) -> bool:
         """True if no round is needed, neither for what was counted nor for actors that should end."""

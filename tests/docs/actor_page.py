@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redis_counters.protocol.write.states import TRANSITIONS, Doubt, Event, Phase
+from redis_counters.protocol.write.states import TRANSITIONS, ActorEvent, Doubt, Phase
 
 
 def diagram() -> str:
@@ -18,7 +18,7 @@ def diagram() -> str:
 
 def tables() -> str:
     """Return what each phase sends, what each event is and does, and what each doubt means."""
-    doubts = {event: _doubts(event) for event in Event}
+    doubts = {event: _doubts(event) for event in ActorEvent}
     return "\n".join(
         [
             "| phase | sends |",
@@ -27,7 +27,7 @@ def tables() -> str:
             "",
             "| event | when | doubts |",
             "|---|---|---|",
-            *(f"| {event.name} | {event.value} | {doubts[event]} |" for event in Event),
+            *(f"| {event.name} | {event.value} | {doubts[event]} |" for event in ActorEvent),
             "",
             "| doubt | means |",
             "|---|---|",
@@ -36,7 +36,7 @@ def tables() -> str:
     )
 
 
-def _doubts(event: Event) -> str:
+def _doubts(event: ActorEvent) -> str:
     steps = {step[1:] for (_, each), step in TRANSITIONS.items() if each is event}
     ((raises, clears),) = steps  # the same in every phase
     return ", ".join([f"+{doubt.name}" for doubt in raises] + [f"-{doubt.name}" for doubt in clears])

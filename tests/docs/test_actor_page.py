@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 
 from redis_counters.protocol.wire.replies import BadReply
-from redis_counters.protocol.write.states import TRANSITIONS, ActorState, Doubt, Event, Phase
+from redis_counters.protocol.write.states import TRANSITIONS, ActorEvent, ActorState, Doubt, Phase
 from tests.docs.actor_page import diagram, tables
 from tests.docs.pages import ROOT
 
@@ -20,7 +20,7 @@ def test_the_page_says_what_the_table_says(part: str) -> None:
 
 def test_every_phase_is_reached_and_every_event_used() -> None:
     assert {Phase.NEW} | {step.to for step in TRANSITIONS.values()} == set(Phase)
-    assert {event for _, event in TRANSITIONS} == set(Event)
+    assert {event for _, event in TRANSITIONS} == set(ActorEvent)
     raised = {doubt for step in TRANSITIONS.values() for doubt in step.raises}
     assert raised == set(Doubt) - {Doubt.journal_may_be_stale}
     assert [field.name for field in fields(ActorState)] == ["phase", *(doubt.name for doubt in Doubt)]
@@ -29,7 +29,7 @@ def test_every_phase_is_reached_and_every_event_used() -> None:
 @pytest.mark.parametrize("phase", Phase)
 def test_an_event_out_of_place_changes_nothing(phase: Phase) -> None:
     """It is an answer that does not fit."""
-    for event in Event:
+    for event in ActorEvent:
         state = ActorState(phase, healing=True)
         if (phase, event) not in TRANSITIONS:
             with pytest.raises(BadReply, match=f"{event.name} came for an actor that is {phase.name}"):

@@ -26,9 +26,9 @@ from tests.waiting import until_async
 @pytest.fixture
 def _eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Janitors make their passes, and look at crowded shards, several times a second."""
-    monkeypatch.setattr(schedule, "LEAST_PERIOD", 0.2)
-    monkeypatch.setattr(schedule, "SHARE", 1e9)
-    monkeypatch.setattr(schedule, "REPAIR_PAUSE", 0.1)
+    monkeypatch.setattr(schedule, "MIN_PERIOD_S", 0.2)
+    monkeypatch.setattr(schedule, "PERIODS_PER_TTL", 1e9)
+    monkeypatch.setattr(schedule, "REPAIR_PAUSE_S", 0.1)
 
 
 STEPS = (EventKind.REAPED, EventKind.FOLDED, EventKind.CLEANED)

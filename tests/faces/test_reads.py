@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from redis_counters import Counters, CounterValue, Refused
-from redis_counters.protocol.read.cache import MOST_AHEAD
+from redis_counters.protocol.read.cache import MAX_AHEAD
 from tests.faces.either import FACES, Either, commandstats, reset_stats
 from tests.servers import RealServer
 
@@ -66,7 +66,7 @@ def test_what_waits_in_the_buffer_is_in_values_from_memory(server: RealServer, f
             reset_stats(server)
             for turn in range(1, 400):
                 name = list(names)[turn % 4]
-                for _ in range(3 * MOST_AHEAD if turn % 97 == 0 else turn % 5):
+                for _ in range(3 * MAX_AHEAD if turn % 97 == 0 else turn % 5):
                     count[turn % 3](name)
                     names[name] += 1
                 if turn % 89 == 0:

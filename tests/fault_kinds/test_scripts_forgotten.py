@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from redis_counters.protocol.flush.round import WINDOW
+from redis_counters.protocol.flush.round import MAX_IN_FLIGHT
 from tests.faces.either import FACES, Either, client_of, closed, commandstats, once, reset_stats, truth
 from tests.servers import Kind, RealServer
 
@@ -36,7 +36,7 @@ def test_a_forgotten_script_is_sent_again_alone(server: RealServer, face: str) -
                 assert flushes >= 100 / 5
                 failed = sent["evalsha"] + sent["eval"] - flushes
                 assert sent["eval"] == failed  # each failure was repeated once, as text
-                assert 1 <= failed <= WINDOW  # those on their way when the script was gone, and no more
+                assert 1 <= failed <= MAX_IN_FLIGHT  # those on their way when the script was gone, and no more
                 client.script_flush()
                 reset_stats(server)
                 page: Any = await counters.get_many(names, max_age=0)

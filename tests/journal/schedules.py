@@ -12,7 +12,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from redis_counters.protocol.flush.round import TELLING
+from redis_counters.protocol.flush.round import RECORDED_FIRST
 from redis_counters.protocol.journal.changes import Stored
 from redis_counters.protocol.journal.recorder import Recorder, head_of
 from redis_counters.protocol.journal.recovery import Orphan, revive
@@ -96,7 +96,7 @@ class JournalSchedule(Schedule):
     def _may_send(self, client: Client, request: Request) -> bool:
         assert isinstance(client, Process)
         recorder = client.recorder
-        if request.command.script not in TELLING or self._record(client) or not recorder.holds(request.actor):
+        if request.command.script not in RECORDED_FIRST or self._record(client) or not recorder.holds(request.actor):
             return True
         client.writer.unrecorded(request)
         return False

@@ -40,7 +40,7 @@ def ids_are_not_held(patch: Patch) -> None:
 
 
 def not_written_ahead(patch: Patch) -> None:
-    patch.setattr(schedules, "TELLING", ())
+    patch.setattr(schedules, "RECORDED_FIRST", ())
 
 
 def what_could_not_be_kept_is_forgotten(patch: Patch) -> None:

@@ -28,7 +28,7 @@ def lose_all_but(client: Any, name: str) -> None:
 @pytest.mark.parametrize("face", FACES)
 def test_with_the_next_flush(any_server: RealServer, face: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No look is due, nothing fails, and what is counted meanwhile lies in a bucket that has lost nothing."""
-    for pause in ("BUSY_PAUSE", "IDLE_PAUSE"):
+    for pause in ("BUSY_PAUSE_S", "IDLE_PAUSE_S"):
         monkeypatch.setattr(looks, pause, 1e9)
     client: Any = any_server.client()
 

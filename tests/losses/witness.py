@@ -43,7 +43,7 @@ assert len(NAMES.lost) == 14
 
 def without_looks(patch: pytest.MonkeyPatch) -> None:
     """Processes look when there is a reason to, and never without one."""
-    for pause in ("BUSY_PAUSE", "IDLE_PAUSE"):
+    for pause in ("BUSY_PAUSE_S", "IDLE_PAUSE_S"):
         patch.setattr(looks, pause, 1e9)
 
 

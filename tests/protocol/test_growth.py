@@ -14,7 +14,7 @@ from redis_counters.protocol.flush.round import RecordStep, SendStep
 from redis_counters.protocol.upkeep.auto_shards import LOOKERS, WINDOWS, Growth, most_shards, shards_for
 from redis_counters.protocol.wire.commands import Script
 from redis_counters.protocol.wire.settings import make_settings
-from redis_counters.protocol.write.frequent import MOST_WATCHED, PERIOD
+from redis_counters.protocol.write.frequent import MAX_WATCHED, PERIOD_S
 from tests.simulation.server import LuaServer
 
 INTERVAL = 0.1
@@ -91,21 +91,21 @@ class Crowd:
 def test_the_rule(processes: int, shard_rate: float, expected: int) -> None:
     """K is the smallest power of two with K times the safe rate at or above the rate; the buckets are the limit."""
     crowd = Crowd(processes, shards="auto", shard_rate=shard_rate)
-    crowd.live(3 * PERIOD)
+    crowd.live(3 * PERIOD_S)
     assert crowd.shards() == expected
-    crowd.live(5 * PERIOD)
+    crowd.live(5 * PERIOD_S)
     assert crowd.shards() == expected, "it swings"
-    assert crowd.value() == processes * round(8 * PERIOD / INTERVAL)
+    assert crowd.value() == processes * round(8 * PERIOD_S / INTERVAL)
 
 
 def test_it_reacts_within_seconds_and_is_told_once() -> None:
     """Two periods after the load has come, all processes write to their shards; those that grew it say so."""
     crowd = Crowd(8, shards="auto", shard_rate=25.0)
-    crowd.live(3 * PERIOD, counting=2)  # 20 a second
+    crowd.live(3 * PERIOD_S, counting=2)  # 20 a second
     assert crowd.shards() == 1
-    crowd.live(2 * PERIOD)
+    crowd.live(2 * PERIOD_S)
     assert crowd.shards() == 4
-    crowd.live(2 * PERIOD)
+    crowd.live(2 * PERIOD_S)
     assert {core.writer.router.shards.of(b"x") for core in crowd.cores} == {4}
     grown = [e for c in crowd.cores for e in c.take_events() if e.kind is EventKind.SHARDS_GROWN]
     assert sum(core.stats().grown for core in crowd.cores) == len(grown) > 0
@@ -118,9 +118,9 @@ def test_it_reacts_within_seconds_and_is_told_once() -> None:
 
 def test_it_never_shrinks() -> None:
     crowd = Crowd(4, shards="auto", shard_rate=10.1)
-    crowd.live(3 * PERIOD)
-    crowd.live(5 * PERIOD, counting=0)
-    crowd.live(5 * PERIOD, counting=1)
+    crowd.live(3 * PERIOD_S)
+    crowd.live(5 * PERIOD_S, counting=0)
+    crowd.live(5 * PERIOD_S, counting=1)
     assert crowd.shards() == 4
 
 
@@ -128,7 +128,7 @@ def test_writers_that_do_not_follow_are_no_reason_to_grow_on() -> None:
     """Those who stay in shard 0 load it whatever K is: the rate of the whole counter is what counts."""
     crowd = Crowd(4, shards="auto", shard_rate=10.1)
     crowd.cores += [crowd.core() for _ in range(4)]  # never read, and never look
-    crowd.live(10 * PERIOD)
+    crowd.live(10 * PERIOD_S)
     assert crowd.shards() == 8
     assert {core.writer.router.shards.of(b"x") for core in crowd.cores[4:]} == {1}
 
@@ -148,7 +148,7 @@ def test_a_burst_is_no_reason() -> None:
 )
 def test_which_counters_grow(shards: object, auto: list[str], fixed: list[str]) -> None:
     crowd = Crowd(4, shards=shards, shard_rate=10.1)
-    crowd.live(5 * PERIOD, (*auto, *fixed))
+    crowd.live(5 * PERIOD_S, (*auto, *fixed))
     assert [crowd.shards(name.encode()) for name in auto] == [4] * len(auto)
     assert [crowd.shards(name.encode()) for name in fixed] == [1] * len(fixed)
 
@@ -159,7 +159,7 @@ def test_a_handle_asks_for_it() -> None:
     for core in crowd.cores:
         core.declare(b"x", "auto")
         core.begin()
-    crowd.live(3 * PERIOD, ("x", "y"))
+    crowd.live(3 * PERIOD_S, ("x", "y"))
     assert (crowd.shards(b"x"), crowd.shards(b"y")) == (4, 1)
 
 
@@ -167,7 +167,7 @@ def test_who_writes_to_shard_0_publishes_too() -> None:
     """The process that finds the rate tells of the shards, though it need not use any but shard 0 itself."""
     crowd = Crowd(1, shards="auto", shard_rate=1.0)
     crowd.cores[0].writer.router.choice = 0
-    crowd.live(3 * PERIOD)
+    crowd.live(3 * PERIOD_S)
     assert crowd.shards() == 16
 
 
@@ -178,7 +178,7 @@ def test_a_counter_that_is_counted_now_and_then_is_not_looked_at() -> None:
         crowd.live(INTERVAL, (f"name {number}",))
     assert crowd.asked == 0
     busy = Crowd(1, shards="auto", shard_rate=11.0)
-    busy.live(10 * PERIOD)
+    busy.live(10 * PERIOD_S)
     assert 0 < busy.asked <= 2 * 14, "more than two questions a period"
 
 
@@ -187,9 +187,9 @@ def test_many_processes_look_in_turn() -> None:
     """However many there are, some of them measure in a period."""
     chances = itertools.cycle([n / 97 for n in range(97)])
     crowd = Crowd(60, lambda: next(chances), shards="auto", shard_rate=500.0)
-    crowd.live(5 * PERIOD)
+    crowd.live(5 * PERIOD_S)
     before = crowd.asked
-    crowd.live(10 * PERIOD)
+    crowd.live(10 * PERIOD_S)
     measured = crowd.asked - before - 60 * 12  # each asks for K once a period
     assert measured <= 12 * 4 * LOOKERS * (WINDOWS + 1), measured
     assert crowd.shards() == 2
@@ -198,17 +198,17 @@ def test_many_processes_look_in_turn() -> None:
 def test_counters_in_many_scripts_are_found() -> None:
     """A hot counter among more names than one script takes is found by and by; of many hot ones, some at a time."""
     crowd = Crowd(1, shards="auto", shard_rate=5.1, max_batch=3, buckets=2)
-    names = tuple(f"n{number}" for number in range(MOST_WATCHED + 10))
-    crowd.live(8 * PERIOD, names)
+    names = tuple(f"n{number}" for number in range(MAX_WATCHED + 10))
+    crowd.live(8 * PERIOD_S, names)
     assert {crowd.shards(name.encode()) for name in names} == {2}
 
 
 def test_something_else_in_a_shards_place_stops_no_look() -> None:
     crowd = Crowd(2, shards="auto", shard_rate=5.1)
-    crowd.live(PERIOD, ("x", "y"))
+    crowd.live(PERIOD_S, ("x", "y"))
     keys = crowd.cores[0].writer.router.presumed_keys
     crowd.server.database.keys[keys.shard_key(b"x", 0)[1]] = b"text"
-    crowd.live(3 * PERIOD, ("x", "y"))
+    crowd.live(3 * PERIOD_S, ("x", "y"))
     assert crowd.shards(b"y") == 4
 
 
@@ -222,13 +222,13 @@ def test_an_answer_that_does_not_come_ends_a_look_and_no_more() -> None:
     assert house.commands() is not None
     house.abandoned()
     assert house.commands() is None
-    crowd.live(3 * PERIOD)
+    crowd.live(3 * PERIOD_S)
     assert crowd.shards() == 16
 
 
 def test_nothing_is_due_without_auto() -> None:
     crowd = Crowd(2, shards={"x": 4})
-    crowd.live(2 * PERIOD)
+    crowd.live(2 * PERIOD_S)
     assert [core.housekeeping.growth.wait() for core in crowd.cores] == [math.inf] * 2
     assert isinstance(crowd.cores[0].housekeeping.growth, Growth)
     assert Script.SLOTS_READ not in crowd.server.known

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from redis_counters.protocol.wire.commands import Script
-from redis_counters.protocol.write.looks import BUSY_PAUSE, IDLE_PAUSE, last_seen
+from redis_counters.protocol.write.looks import BUSY_PAUSE_S, IDLE_PAUSE_S, last_seen
 from tests.protocol.by_hand import ByHand
 from tests.servers import RealServer
 
@@ -60,7 +60,7 @@ def test_a_loss_in_any_bucket_is_found_within_two_looks(any_server: RealServer, 
         assert hand.writer.looks.due(hand.writer.router.actors(), now)
         hand.round(now)
         looks += 1
-        now += IDLE_PAUSE
+        now += IDLE_PAUSE_S
     assert all(total(hand, client, name) == 10 for name in names)
 
 
@@ -71,9 +71,9 @@ def test_who_was_seen_just_before_the_loss_is_looked_at_too(any_server: RealServ
     loss = 5 * WINDOW
     for number, name in enumerate(names):
         actor = hand.writer.router.buckets[hand.keys.shard_key(name, 0)[0]].current
-        actor.last_looked = loss - (0.1 if number else 0.6) * BUSY_PAUSE
+        actor.last_looked = loss - (0.1 if number else 0.6) * BUSY_PAUSE_S
     roll_back(hand, client, names[lost])
-    for now in (loss + 0.5 * BUSY_PAUSE, loss + 1.5 * BUSY_PAUSE):
+    for now in (loss + 0.5 * BUSY_PAUSE_S, loss + 1.5 * BUSY_PAUSE_S):
         hand.writer.looks.used_at = now
         assert hand.writer.looks.due(hand.writer.router.actors(), now)
         hand.round(now)
@@ -86,7 +86,7 @@ def test_a_look_writes_nothing_and_asks_for_half(any_server: RealServer) -> None
     for turn in range(4):
         before = client.info("commandstats")
         sent = hand.sent.total()
-        hand.round(5 * WINDOW + turn * IDLE_PAUSE)
+        hand.round(5 * WINDOW + turn * IDLE_PAUSE_S)
         after = client.info("commandstats")
         calls = {
             name: stats["calls"] - before.get(name, {"calls": 0})["calls"]
@@ -103,7 +103,7 @@ def test_looks_take_turns(any_server: RealServer) -> None:
     hand, _names, _client = counted_everywhere(any_server)
     start = 5 * WINDOW
     hand.round(start)
-    hand.round(start + IDLE_PAUSE)
+    hand.round(start + IDLE_PAUSE_S)
     assert all(last_seen(actor) >= start for actor in hand.writer.router.actors())
 
 
@@ -121,12 +121,12 @@ def test_a_process_that_counts_looks_every_second_and_an_idle_one_ever_more_seld
             due.append(now)
             hand.round(now)
     pauses = [after - before for before, after in pairwise(due)]
-    assert pauses[0] <= BUSY_PAUSE + 0.5
+    assert pauses[0] <= BUSY_PAUSE_S + 0.5
     assert pauses == sorted(pauses)
-    assert max(pauses) == IDLE_PAUSE
+    assert max(pauses) == IDLE_PAUSE_S
     hand.count(names[0], 1)
     hand.round(now)
-    assert hand.writer.looks.due(hand.writer.router.actors(), now + BUSY_PAUSE)
+    assert hand.writer.looks.due(hand.writer.router.actors(), now + BUSY_PAUSE_S)
 
 
 def test_an_actor_that_flushes_is_not_looked_at(any_server: RealServer) -> None:
@@ -148,8 +148,8 @@ def test_a_process_that_has_just_flushed_all_it_holds_need_not_look(any_server: 
     hand.count(b"x", 1)
     now = 1000.0
     hand.round(now)
-    assert not hand.writer.looks.due(hand.writer.router.actors(), now + BUSY_PAUSE / 2)
-    assert hand.writer.looks.due(hand.writer.router.actors(), now + BUSY_PAUSE)
+    assert not hand.writer.looks.due(hand.writer.router.actors(), now + BUSY_PAUSE_S / 2)
+    assert hand.writer.looks.due(hand.writer.router.actors(), now + BUSY_PAUSE_S)
 
 
 @pytest.mark.parametrize("record", [b"", b"c 9 NOW owner name", b"o 0 NOW owner name", b"nonsense"])
@@ -163,7 +163,7 @@ def test_a_record_that_is_not_as_it_should_be_is_asked_about(any_server: RealSer
     else:
         client.hdel(registry, actor.id)
     for turn in range(2):
-        hand.round(5 * WINDOW + turn * IDLE_PAUSE)
+        hand.round(5 * WINDOW + turn * IDLE_PAUSE_S)
     assert client.hget(registry, actor.id).startswith(b"o ")
     assert actor.seq > 1
     assert total(hand, client, names[0]) == 10

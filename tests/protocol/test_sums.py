@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from redis_counters.crdt.slotmap import SlotMap, format_fields
 from redis_counters.errors import Refused, WrongType
-from redis_counters.protocol.read.sums import LONGEST, MOST_KEPT, ParsedCache
+from redis_counters.protocol.read.sums import MAX_BYTES_OF_NAME, MAX_KEPT_BYTES, ParsedCache
 from redis_counters.protocol.wire.commands import ErrorReply
 from redis_counters.protocol.wire.replies import BadReply
 from tests.crdt.test_slotmap import slot_maps
@@ -46,13 +46,13 @@ def test_only_so_much_is_kept() -> None:
     """The last ones, of maps with nine fields more than a thousand; and nothing of a counter with very many slots."""
     sums = ParsedCache()
     fields = {b"%d+" % number: b"1" for number in range(9)}
-    names = [b"%d" % number for number in range(MOST_KEPT // (9 * 100))]
+    names = [b"%d" % number for number in range(MAX_KEPT_BYTES // (9 * 100))]
     before = [sums.of(name, [fields]) for name in names]
     kept = [sums.kept.get(name) is found for name, found in zip(names, before, strict=True)]
     assert 1_000 < sum(kept) < len(names)
     assert all(kept[-1_000:])
     assert not kept[0]
-    long = [b" ".join(b"%d+ 1" % number for number in range(LONGEST))]
+    long = [b" ".join(b"%d+ 1" % number for number in range(MAX_BYTES_OF_NAME))]
     assert sums.of(b"long", long) is not sums.of(b"long", long)
 
 

@@ -16,7 +16,17 @@ from hypothesis import strategies as st
 from redis_counters import Exchange, Refused, SchemaMismatch, Unavailable, UsageError
 from redis_counters.errors import CounterError
 from redis_counters.protocol.exchange import shard_text
-from redis_counters.protocol.exchange.asks import DESTINATION, SOURCE, WINDOW, Ask, Job, Meter, Receive, Send, together
+from redis_counters.protocol.exchange.asks import (
+    DESTINATION,
+    MAX_IN_FLIGHT,
+    SOURCE,
+    Ask,
+    Job,
+    Meter,
+    Receive,
+    Send,
+    together,
+)
 from redis_counters.protocol.exchange.change_index import is_note, names_in, noted_in
 from redis_counters.protocol.exchange.compare import CYCLE_S, MAX_ENTERINGS, Comparison, Schedule
 from redis_counters.protocol.exchange.joining import walk_over
@@ -379,7 +389,7 @@ def test_few_buckets_are_compared_at_once() -> None:
     pair.route = Route(b"eu", b"us", KeySpace(b"rc", 64), ((), ()), None)
     common.suspects |= {(pair.key, bucket) for bucket in range(64)}
     begun = list(pair._comparisons()) and set(pair.schedule.at_once)
-    assert len(begun) == WINDOW
+    assert len(begun) == MAX_IN_FLIGHT
     assert list(pair._comparisons())
     assert set(pair.schedule.at_once) == begun
     done = begun.pop()
@@ -387,7 +397,7 @@ def test_few_buckets_are_compared_at_once() -> None:
     common.suspects.discard((pair.key, done))
     assert list(pair._comparisons())
     assert begun < set(pair.schedule.at_once)
-    assert len(pair.schedule.at_once) == WINDOW
+    assert len(pair.schedule.at_once) == MAX_IN_FLIGHT
 
 
 def test_comparing_is_paced() -> None:

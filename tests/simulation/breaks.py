@@ -83,18 +83,18 @@ CLIENT = (  # one line each, to be read as a table
     Break(
         "what is unanswered is forgotten when a flush is refused",
         "write.actor:Actor._answer_flush",
-        'self.state.on(Event.CLOSED_BY_OTHERS if reply.word == "CLOSED" else Event.RECORD_LOST)',
-        "self.state.on(Event.RECORD_LOST); self.unknown = None; [t.dirty.update(dict.fromkeys(c)) for t, c in zip(self.tables, chunk.totals)]",
+        'self.state.on(ActorEvent.CLOSED_BY_OTHERS if reply.word == "CLOSED" else ActorEvent.RECORD_LOST)',
+        "self.state.on(ActorEvent.RECORD_LOST); self.unknown = None; [t.dirty.update(dict.fromkeys(c)) for t, c in zip(self.tables, chunk.totals)]",
     ),
     Break("a new connection is not noticed", "core:Core.new_connection", "writer.look_all()", "pass", "fail-over"),
-    Break("nobody looks", "write.looks:Looks.due", "return now - self.at", "return False and now - self.at"),
+    Break("nobody looks", "write.looks:Looks.due", "if now - self.at < pause:", "if True:"),
     Break(
         "looks never rotate",
         "write.looks:Looks.begin",
         "key=last_seen",
         "key=lambda actor: actor.bucket",
     ),
-    Break("looks become ever more seldom", "write.looks:Looks.due", "IDLE_PAUSE)", "1e9)", "emptied"),
+    Break("looks become ever more seldom", "write.looks:Looks.due", "IDLE_PAUSE_S)", "1e9)", "emptied"),
     Break("who reads does not use its process", "read.fetch:Reads._begin", "taken = writer.looks.used_at =", "taken ="),
     Break(
         "who counts does not use its process",
@@ -106,7 +106,7 @@ CLIENT = (  # one line each, to be read as a table
     Break(
         "what a look finds is not asked about",
         "write.looks:Looks.answered",
-        "actor.state.on(Event.PROBE_WANTED)",
+        "actor.state.on(ActorEvent.PROBE_WANTED)",
         "pass",
     ),
     Break(
@@ -396,8 +396,8 @@ CLIENT = (  # one line each, to be read as a table
     Break(
         "increments in the buffer that were added are added again",
         "read.cache:ReadCache._ahead",
-        "seen : seen + MOST_AHEAD",
-        ": MOST_AHEAD",
+        "seen : seen + MAX_AHEAD",
+        ": MAX_AHEAD",
     ),
 )
 

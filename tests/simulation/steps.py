@@ -18,7 +18,7 @@ from tests.simulation.process import Process
 from tests.simulation.world import BEGINNING, World
 
 MOST_PROCESSES = 4  # at a time
-SHORT_MEMORY = (3, 2)  # in place of MOST_SLOTS and MOST_UNANSWERED
+SHORT_MEMORY = (3, 2)  # in place of MAX_SLOTS and MAX_UNANSWERED
 
 Do = Callable[..., bool | None]
 
@@ -36,10 +36,10 @@ class Outcome:
 def run(plan: Plan, texts: Mapping[Script, bytes] | None = None, tell: Callable[[str], None] | None = None) -> Outcome:
     """Return what the schedule came to. Raises Violation."""
     world = World(plan, texts, tell)
-    memory = history.MOST_SLOTS, history.MOST_UNANSWERED
+    memory = history.MAX_SLOTS, history.MAX_UNANSWERED
     try:
         if "short memory" in plan.faults:
-            history.MOST_SLOTS, history.MOST_UNANSWERED = SHORT_MEMORY
+            history.MAX_SLOTS, history.MAX_UNANSWERED = SHORT_MEMORY
         for step in plan.steps:
             _take(world, step)
         if tell is not None:
@@ -48,7 +48,7 @@ def run(plan: Plan, texts: Mapping[Script, bytes] | None = None, tell: Callable[
         living.go_on(world)
         end(world)
     finally:
-        history.MOST_SLOTS, history.MOST_UNANSWERED = memory
+        history.MAX_SLOTS, history.MAX_UNANSWERED = memory
     return Outcome(world.ledger.exact, world.uncertain, sum(p.reading.values for p in world.all), world.happened)
 
 

@@ -17,7 +17,7 @@ from redis_counters.protocol.wire.replies import BadReply, Reply
 
 SOURCE, DESTINATION = 0, 1
 
-WINDOW = 6  # buckets in flight, a page of each: more gains nothing, and holds the servers up longer
+MAX_IN_FLIGHT = 6  # buckets in flight, a page of each: more gains nothing, and holds the servers up longer
 
 T = TypeVar("T")
 
@@ -106,7 +106,7 @@ class _InFlight(NamedTuple):
     text: bool
 
 
-def together(jobs: Iterator[Job], window: int = WINDOW) -> Steps:
+def together(jobs: Iterator[Job], window: int = MAX_IN_FLIGHT) -> Steps:
     """Run these jobs, some at a time. One that fails ends alone, unless the connection is gone.
 
     Each has one question in flight, and answers are read in the order of the questions: so on each of the two

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from redis_counters.errors import Refused, SchemaMismatch, Unavailable
 from redis_counters.protocol.wire.answers import reply_of
 from redis_counters.protocol.wire.commands import Argument, Command, ErrorReply, Script
-from redis_counters.protocol.wire.keys import MOST_BUCKETS, SCHEMA, KeySpace, meta_key
+from redis_counters.protocol.wire.keys import MAX_BUCKETS, SCHEMA, KeySpace, meta_key
 from redis_counters.protocol.wire.namespace import ANY_REGION
 from redis_counters.protocol.wire.refusals import error_for
 from redis_counters.protocol.wire.replies import BadReply
@@ -64,7 +64,7 @@ def look(namespace: bytes, name: bytes) -> Looking:
             f"this version knows {SCHEMA}"
         )
     buckets = fields.get(b"buckets", b"")
-    if not buckets.isdigit() or len(buckets) > 5 or not 1 <= int(buckets) <= MOST_BUCKETS:
+    if not buckets.isdigit() or len(buckets) > 5 or not 1 <= int(buckets) <= MAX_BUCKETS:
         raise SchemaMismatch(f"namespace {shown!r} of region {_text(name)} has {_text(buckets)} buckets")
     region, id = fields.get(b"region", ANY_REGION), fields.get(b"id")
     if region != name and (id is not None or region != ANY_REGION):

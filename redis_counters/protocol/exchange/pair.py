@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from redis_counters.errors import CounterError
 from redis_counters.protocol.exchange.asks import (
     DESTINATION,
+    MAX_IN_FLIGHT,
     SOURCE,
-    WINDOW,
     Asks,
     Job,
     Steps,
@@ -235,7 +235,7 @@ class Pair:
         """A step of some buckets that may differ, at once; else one of the cycle, if it is due."""
         suspected, now = self._suspected(), self.common.options.clock()
         # Those that were begun, before others: each holds the names of all its counters.
-        some = sorted(suspected, key=lambda each: each not in self.schedule.at_once)[:WINDOW]
+        some = sorted(suspected, key=lambda each: each not in self.schedule.at_once)[:MAX_IN_FLIGHT]
         for bucket in some if self.schedule.not_before <= now else ():
             comparison = self.schedule.at_once.get(bucket)
             if comparison is None:

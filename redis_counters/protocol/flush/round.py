@@ -17,7 +17,7 @@ from redis_counters.protocol.wire.commands import Command, NoAnswer, Script, is_
 from redis_counters.protocol.wire.namespace import open_namespace, opened_keys
 from redis_counters.protocol.write.writer import Request, Writer
 
-WINDOW = 6  # commands on their way: with fewer the server waits now and then, more gains nothing
+MAX_IN_FLIGHT = 6  # commands on their way: with fewer the server waits now and then, more gains nothing
 
 
 class SendStep(NamedTuple):
@@ -43,7 +43,7 @@ class RecordStep(NamedTuple):
 
 Steps = Generator[SendStep | ReceiveStep | RecordStep, object, None]
 
-TELLING = (Script.SLOTS_MERGE, Script.SLOTS_FOLD)  # what the journal has to know of first
+RECORDED_FIRST = (Script.SLOTS_MERGE, Script.SLOTS_FOLD)  # what the journal has to know of first
 
 
 def run_flush(writer: Writer, clock: Callable[[], float], recorder: Recorder | None = None) -> Steps:
@@ -75,12 +75,12 @@ def _send_all(writer: Writer, clock: Callable[[], float], recorder: Recorder | N
             if writer.doubtful and not in_flight:
                 yield from _settle(writer, clock)
             while (
-                len(in_flight) < WINDOW
+                len(in_flight) < MAX_IN_FLIGHT
                 and not writer.doubtful
                 and (request := writer.next_request(clock())) is not None
             ):
                 in_flight.append(request)
-                if recorder is not None and request.command.script in TELLING:
+                if recorder is not None and request.command.script in RECORDED_FIRST:
                     recorded = yield RecordStep(recorder)
                     if not recorded and recorder.holds(request.actor):
                         writer.unrecorded(in_flight.pop())

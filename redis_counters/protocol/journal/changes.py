@@ -24,9 +24,9 @@ class Head(NamedTuple):
     id: bytes
     seq: int
     base: int
-    exact: bool
+    requires_exact_base: bool
     healing: bool
-    blurred: bool
+    base_inexact: bool
     unanswered: bool
     folding: bool
     behind: bool

@@ -19,7 +19,7 @@ from redis_counters.protocol.write.actor import Actor
 from redis_counters.protocol.write.buffer import Buffer
 from redis_counters.protocol.write.flushes import Chunk
 from redis_counters.protocol.write.slot_totals import SlotKind
-from redis_counters.protocol.write.states import ActorState, Event, Phase
+from redis_counters.protocol.write.states import ActorEvent, ActorState, Phase
 from redis_counters.protocol.write.writer import Writer
 
 
@@ -118,8 +118,8 @@ def _actor(kept: StoredActor, actor: Actor, *, may_be_stale: bool) -> Actor:
     actor.owner, actor.id, actor.seq, actor.base = head.owner, head.id, head.seq, head.base
     actor.state = ActorState(
         healing=head.healing,
-        requires_exact_base=head.exact,
-        base_inexact=head.blurred,
+        requires_exact_base=head.requires_exact_base,
+        base_inexact=head.base_inexact,
         journal_may_be_stale=may_be_stale,
         journal_behind=head.behind,
     )
@@ -152,9 +152,9 @@ def _actor(kept: StoredActor, actor: Actor, *, may_be_stale: bool) -> Actor:
     if head.unanswered and latest > head.base:
         actor.unknown = actor.sent[latest]  # it carries all that had no answer
     if head.folding and head.id:  # a part may be in the bases already: never send it again, go on with the folding
-        actor.begin_folding(Event.REVIVED_IN_FOLD)
+        actor.begin_folding(ActorEvent.REVIVED_IN_FOLD)
     elif head.id:  # (else it has never sent anything)
-        actor.state.on(Event.REVIVED)
+        actor.state.on(ActorEvent.REVIVED)
     return actor
 
 

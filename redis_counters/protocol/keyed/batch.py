@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 from redis_counters.errors import CounterError, Unavailable, UsageError, quoted
 from redis_counters.protocol.keyed.calls import Call, Has, Like, Once, Plain, Seed
-from redis_counters.protocol.keyed.key_shards import MOST_ATTEMPTS, MOST_ITEMS, KeyShards, Steps, asked, refused
+from redis_counters.protocol.keyed.key_shards import MAX_ATTEMPTS, MAX_ITEMS, KeyShards, Steps, asked, refused
 from redis_counters.protocol.read.fetch import Reads
 from redis_counters.protocol.wire.commands import Argument, Command, ErrorReply, NoAnswer, Script, pieces
 from redis_counters.protocol.wire.replies import BadReply
 
-LEAST_SLICE = 10_000  # milliseconds: shorter ones would be over before a command with their names arrives
+MIN_SLICE_MS = 10_000  # milliseconds: shorter ones would be over before a command with their names arrives
 SCRIPTS: dict[type[Call], Script] = {
     Once: Script.ONCE_APPLY,
     Like: Script.LIKES_APPLY,
@@ -46,7 +46,7 @@ class KeyedBatches(KeyShards):
     def apply(self, calls: Iterable[Call]) -> Steps[None]:
         """Every call has its answer or its error. Raises what concerns them all; then some may still be open.
 
-        Cost: one script per bucket, kind of call and `MOST_ITEMS`, all on their way at once; a round trip before that
+        Cost: one script per bucket, kind of call and `MAX_ITEMS`, all on their way at once; a round trip before that
         for names that were not used lately.
         """
         calls = list(calls)
@@ -59,7 +59,7 @@ class KeyedBatches(KeyShards):
         waiting: Sequence[Call] = calls
         confirmed: set[bytes] = set()
         yield from self.settle(calls)
-        for _ in range(MOST_ATTEMPTS):
+        for _ in range(MAX_ATTEMPTS):
             yield from self.find_homes(waiting, confirmed)
             requests = list(self._requests([call for call in waiting if call.open]))
             if requests:
@@ -102,7 +102,7 @@ class KeyedBatches(KeyShards):
             apart: object = call.ttl if isinstance(call, Once) else users if isinstance(call, Has) else None
             groups.setdefault((type(call), bucket, apart), []).append(call)
         for (kind, bucket, apart), group in groups.items():
-            for part in pieces(group, MOST_ITEMS):
+            for part in pieces(group, MAX_ITEMS):
                 if kind is Has:
                     told = [call.user for call in part if isinstance(call, Has)]
                     assert isinstance(apart, bytes)
@@ -117,7 +117,7 @@ class KeyedBatches(KeyShards):
         args: list[Argument] = [self.generation(bucket)]
         first = calls[0]
         if isinstance(first, Once):
-            length = max(-(-first.ttl // 2), LEAST_SLICE)
+            length = max(-(-first.ttl // 2), MIN_SLICE_MS)
             number = int(self._server_now(bucket) // length)
             keys += (self.keys.slice_key(bucket, first.ttl, number + n) for n in (1, 0, -1, -2))
             args += (length, number, first.ttl)

@@ -15,8 +15,8 @@ from zlib import crc32
 from redis_counters.errors import KeyConflict, Outcome, Unavailable, UsageError, quoted, reworded, with_outcome
 from redis_counters.protocol.wire.values import Name, name_bytes, signed_amount
 
-LONGEST = 1024  # bytes of a key, a user id or a token
-MOST_TTL = 100 * 366 * 86_400_000  # milliseconds
+MAX_KEY_BYTES = 1024  # bytes of a key, a user id or a token
+MAX_TTL_MS = 100 * 366 * 86_400_000  # milliseconds
 
 User = str | bytes | int
 
@@ -167,17 +167,17 @@ def user_bytes(user: User) -> bytes:
 
 def milliseconds(ttl: float | timedelta) -> int:
     """Return a ttl, seconds or a timedelta, in milliseconds. Raises TypeError, UsageError."""
-    if type(ttl) is int and 0 < ttl <= MOST_TTL // 1000:  # most are
+    if type(ttl) is int and 0 < ttl <= MAX_TTL_MS // 1000:  # most are
         return 1000 * ttl
     if isinstance(ttl, timedelta):
         found = -(-ttl // timedelta(milliseconds=1))  # rounded up
     elif isinstance(ttl, bool) or not isinstance(ttl, (int, float)):
         raise TypeError(f"ttl must be a number of seconds or a timedelta, not {type(ttl).__name__}")
-    elif not 0 < ttl <= MOST_TTL:
+    elif not 0 < ttl <= MAX_TTL_MS:
         found = 0
     else:
         found = math.ceil(ttl * 1000)
-    if not 0 < found <= MOST_TTL:
+    if not 0 < found <= MAX_TTL_MS:
         raise UsageError(f"ttl must be above 0 and at most 100 years, got {ttl!r}", argument="ttl")
     return found
 
@@ -189,6 +189,6 @@ def _text(what: str, value: str | bytes) -> bytes:
         raw = value.encode() if isinstance(value, str) else bytes(value)
     except UnicodeEncodeError:
         raise UsageError(f"{what} must be valid Unicode, got {value!r}", argument=what) from None
-    if not 0 < len(raw) <= LONGEST:
-        raise UsageError(f"{what} must have between 1 and {LONGEST} bytes, got {len(raw)}", argument=what)
+    if not 0 < len(raw) <= MAX_KEY_BYTES:
+        raise UsageError(f"{what} must have between 1 and {MAX_KEY_BYTES} bytes, got {len(raw)}", argument=what)
     return raw

@@ -19,13 +19,13 @@ from redis_counters.protocol.wire.keys import KeySpace
 from redis_counters.protocol.wire.namespace import look_up_namespace, open_namespace, opened_keys
 from redis_counters.protocol.wire.refusals import IN_A_CLUSTER, error_for
 from redis_counters.protocol.wire.replies import Reply
-from redis_counters.protocol.wire.shard_counts import MOST_SHARDS
+from redis_counters.protocol.wire.shard_counts import MAX_SHARDS
 
 T = TypeVar("T")
 Steps = Generator[list[Command], list[object], T]
 
-MOST_ITEMS = 500  # calls, or names, that one script takes
-MOST_ATTEMPTS = 5  # to guess the slice, or to find a registry
+MAX_ITEMS = 500  # calls, or names, that one script takes
+MAX_ATTEMPTS = 5  # to guess the slice, or to find a registry
 MOST_HOMES = 10_000  # names whose key shards are remembered; the oldest go first
 HOME_AGE = 60.0  # seconds until they are asked for again
 
@@ -94,13 +94,13 @@ class KeyShards:
         """The key shards of these counters are settled; return what went wrong, by name."""
         errors: dict[bytes, CounterError] = {}
         waiting, of = list(names), self.writer.router.shards.of
-        for _ in range(MOST_ATTEMPTS):
+        for _ in range(MAX_ATTEMPTS):
             if not waiting:
                 break
             by_bucket: dict[int, list[bytes]] = {}
             for name in waiting:
                 by_bucket.setdefault(self.keys.bucket(name, 0), []).append(name)
-            parts = [(bucket, part) for bucket, some in by_bucket.items() for part in pieces(some, MOST_ITEMS)]
+            parts = [(bucket, part) for bucket, some in by_bucket.items() for part in pieces(some, MAX_ITEMS)]
             commands = []
             for bucket, part in parts:
                 shards0 = (self.keys.shard_key(name, 0)[1] for name in part)
@@ -149,7 +149,7 @@ class KeyShards:
         self.homes.pop(name, None)
         if told.startswith(b"!"):
             errors[name] = refused(name, ErrorReply(told[1:].decode("utf-8", "replace")), Script.KEYED_OPEN)
-        elif not told.isdigit() or not 1 <= int(told) <= MOST_SHARDS:
+        elif not told.isdigit() or not 1 <= int(told) <= MAX_SHARDS:
             errors[name] = WrongType(f"counter {quoted(name)}: {quoted(told[:40])} key shards", counter=name)
         else:
             self.homes[name] = KeyShard(int(told), self.reads.clock() + HOME_AGE)

@@ -20,7 +20,7 @@ N = TypeVar("N", bound=Name)
 U = TypeVar("U", bound=User)
 Uses = Generator[list[Call], None, T]
 
-PAGE = 500  # calls of one use that are done together, and members of a set that are read at a time
+PAGE_SIZE = 500  # calls of one use that are done together, and members of a set that are read at a time
 
 
 def incr_once(name: Name, key: str | bytes, amount: int, ttl: float | timedelta) -> Uses[bool]:
@@ -73,7 +73,7 @@ def adopt_likes(name: bytes, key: Name) -> Uses[int]:
     """Every member of a plain set likes; return how many did not before."""
     cursor, found = b"0", 0
     while True:
-        reading = Plain(b"SSCAN", name_bytes(key), (cursor, b"COUNT", PAGE))
+        reading = Plain(b"SSCAN", name_bytes(key), (cursor, b"COUNT", PAGE_SIZE))
         yield [reading]
         page = _plain(reading)
         if not isinstance(page, list) or len(page) != 2 or not isinstance(page[1], (list, set)):
@@ -88,7 +88,7 @@ def adopt_likes(name: bytes, key: Name) -> Uses[int]:
 
 def _in_pages(calls: list[Call]) -> Uses[None]:
     """The calls are done: not all at once, for that would hold up all other clients."""
-    for page in pieces(calls, PAGE):
+    for page in pieces(calls, PAGE_SIZE):
         yield list(page)
 
 

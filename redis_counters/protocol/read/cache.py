@@ -18,8 +18,8 @@ from redis_counters.protocol.read.snapshot import Snapshot
 from redis_counters.protocol.wire.values import CounterValue, made_value
 from redis_counters.protocol.write.writer import Writer
 
-MOST_FAILURES = 1_000  # names; a reader that waited for one that is forgotten asks itself
-MOST_AHEAD = 1_000  # increments in the buffer that a read from memory looks through
+MAX_FAILURES = 1_000  # names; a reader that waited for one that is forgotten asks itself
+MAX_AHEAD = 1_000  # increments in the buffer that a read from memory looks through
 NEARLY_FULL = INT64_MAX - 2**48  # of a slot: farther from its end than a buffer is long
 
 T = TypeVar("T")
@@ -98,8 +98,8 @@ class ReadCache:
         if epoch != snapshot.epoch:
             epoch, seen = snapshot.epoch, 0
             value = snapshot.value  # after the epoch, which is stored after it
-        new = self.ones[seen : seen + MOST_AHEAD]
-        if value is None or len(new) == MOST_AHEAD:
+        new = self.ones[seen : seen + MAX_AHEAD]
+        if value is None or len(new) == MAX_AHEAD:
             return None
         if epoch != self.router.epoch or snapshot.fresh_until <= self.clock():  # after the buffer, as in at_hand
             return None
@@ -176,7 +176,7 @@ class ReadCache:
                     self.failures[name] = now, failure
                 elif name in refused:  # that does not concern the others
                     self.failures[name] = now, refused[name]
-            forget_oldest(self.failures, MOST_FAILURES)
+            forget_oldest(self.failures, MAX_FAILURES)
 
     def failure(self, names: Collection[bytes], since: float) -> CounterError | None:
         """Return the error of a fetch of one of these names that a reader has waited for since then.

@@ -27,11 +27,11 @@ from redis_counters.protocol.write.actor_set import ActorSet
 from redis_counters.protocol.write.slot_totals import SIGNS
 from redis_counters.protocol.write.writer import Writer
 
-MOST_CACHED = 10_000  # names; the oldest snapshots go first
-MOST_KNOWN = 20_000  # counters whose number of shards was learned from Redis
-MOST_ATTEMPTS = 5  # to read without an own actor ending meanwhile
-MOST_DOUBTS = 10  # to read what is there now and absent the next time: servers take turns behind one address
-MOST_CROWDED = 100  # shards that the janitor is to look at
+MAX_CACHED = 10_000  # names; the oldest snapshots go first
+MAX_KNOWN = 20_000  # counters whose number of shards was learned from Redis
+MAX_ATTEMPTS = 5  # to read without an own actor ending meanwhile
+MAX_DOUBTS = 10  # to read what is there now and absent the next time: servers take turns behind one address
+MAX_CROWDED = 100  # shards that the janitor is to look at
 
 NOTHING_KNOWN: Mapping[bytes, CounterValue] = {}  # it is never written to
 
@@ -56,7 +56,7 @@ class Reads(ReadCache):
         self.chance = chance
         self.sums = ParsedCache()
         self.snapshots = 0
-        self.most_known = MOST_KNOWN  # numbers of shards, until it is looked which of them are needed
+        self.most_known = MAX_KNOWN  # numbers of shards, until it is looked which of them are needed
         self.crowded: dict[bytes, None] = {}  # shards with many slots, for the janitor to look at
 
     def fetch(self, names: Iterable[bytes], known: Mapping[bytes, CounterValue] = NOTHING_KNOWN) -> Asks:
@@ -83,11 +83,11 @@ class Reads(ReadCache):
             as_before, want = yield from self._fetch_page(page, records, doubts, refused)
             while want:
                 want = yield from self._fetch_more(want, records, doubts, refused)
-            if doubts and attempts < MOST_DOUBTS and (yield from self._ask_registries(doubts, records, seen)):
+            if doubts and attempts < MAX_DOUBTS and (yield from self._ask_registries(doubts, records, seen)):
                 continue  # (an actor is folded or lost once in a fetch)
             # Own slots may have been folded meanwhile, into a base that was read before, or lost and sent again.
             changed = seen != writer.turns
-            if not changed or attempts >= MOST_ATTEMPTS:
+            if not changed or attempts >= MAX_ATTEMPTS:
                 break
         snapshots = page.snapshots
         if refused:
@@ -110,7 +110,7 @@ class Reads(ReadCache):
         for name, since in self.outdated.items():
             if name in values and since >= page.taken:
                 del cache[name]
-        forget_oldest(cache, MOST_CACHED)
+        forget_oldest(cache, MAX_CACHED)
         if len(self.router.shards.known) >= self.most_known:
             self._forget_shards()
         self.snapshots += len(snapshots)
@@ -139,7 +139,7 @@ class Reads(ReadCache):
         for name in list(shards.known):
             if name not in self.cache and name not in self.fetching and not self.router.owns(name):
                 shards.forget(name)
-        self.most_known = max(MOST_KNOWN, 2 * len(shards.known))
+        self.most_known = max(MAX_KNOWN, 2 * len(shards.known))
 
     def settle(self, raw: object) -> bool:
         """The buckets are known, from the namespace's record; False if there is none, so nothing has been counted."""
@@ -293,7 +293,7 @@ class Reads(ReadCache):
     def _look_for_crowds(self, want: list[Want], texts: list[Any]) -> None:
         keys = (key for _name, _snapshot, places in want for _bucket, key in places)
         for key, text in zip(keys, texts, strict=True):
-            if is_crowded(text) and len(self.crowded) < MOST_CROWDED:
+            if is_crowded(text) and len(self.crowded) < MAX_CROWDED:
                 self.crowded[key] = None
 
 

@@ -16,7 +16,7 @@ from redis_counters.protocol.wire.commands import Command, ErrorReply, Script, h
 from redis_counters.protocol.wire.keys import KeySpace, meta_key, shard_of
 from redis_counters.protocol.wire.marks import seen_field
 from redis_counters.protocol.wire.namespace import look_up_namespace
-from redis_counters.protocol.wire.refusals import MOST_TOLD, of_shard
+from redis_counters.protocol.wire.refusals import MAX_NAMED, of_shard
 from redis_counters.protocol.wire.registry import is_actor, milliseconds_of, record_of, time
 from redis_counters.protocol.wire.shard_counts import check_told
 from redis_counters.protocol.wire.shard_fields import pairs_of
@@ -130,7 +130,7 @@ def inspect(reads: Reads, name: Name) -> Generator[list[Command], list[object], 
     inspection = Inspection(name_shown(raw_name), shards, value, parts, actors, regions)
     if refused:
         first = refused[0]
-        told = reworded(first, "; ".join(map(str, refused[:MOST_TOLD])))
+        told = reworded(first, "; ".join(map(str, refused[:MAX_NAMED])))
         told.keys = tuple(key for each in refused for key in each.keys)
         told.inspection = inspection if parts else None
         raise told

@@ -12,8 +12,8 @@ from redis_counters.protocol.wire.replies import BadReply
 from redis_counters.protocol.wire.shard_counts import check_told
 from redis_counters.protocol.wire.shard_fields import pairs_of
 
-MOST_KEPT = 4_000_000  # bytes, about, of fields that are kept; 1,000 names of nine fields take a quarter of it
-LONGEST = 40_000  # the same of one name
+MAX_KEPT_BYTES = 4_000_000  # bytes, about, of fields that are kept; 1,000 names of nine fields take a quarter of it
+MAX_BYTES_OF_NAME = 40_000  # the same of one name
 
 Sum = tuple[Sequence[object], int, int]  # shards' fields as they came, what they count, how many shards they tell of
 
@@ -39,10 +39,10 @@ class ParsedCache:
         found = added_up(name, raws)
         self._forget(name)  # so that the oldest stand in front
         size = _size(raws)
-        if size <= LONGEST:
+        if size <= MAX_BYTES_OF_NAME:
             self.kept[name] = found
             self._size += size
-            while self._size > MOST_KEPT:
+            while self._size > MAX_KEPT_BYTES:
                 self._forget(next(iter(self.kept)))
         return found
 

@@ -25,15 +25,15 @@ from redis_counters.protocol.wire.answers import list_of
 from redis_counters.protocol.wire.commands import Command, hmget
 from redis_counters.protocol.wire.keys import KeySpace
 from redis_counters.protocol.wire.registry import is_actor
-from redis_counters.protocol.wire.shard_counts import MOST_SHARDS, check_told
+from redis_counters.protocol.wire.shard_counts import MAX_SHARDS, check_told
 from redis_counters.protocol.wire.shard_fields import ask_for, pairs_of
 from redis_counters.protocol.wire.values import name_shown
-from redis_counters.protocol.write.frequent import PERIOD
+from redis_counters.protocol.write.frequent import PERIOD_S
 from redis_counters.protocol.write.writer import Writer
 
 WINDOWS = 4  # between the looks of one measurement: a rate that lasts for one of them only is no reason
 LOOKERS = 4  # processes that measure in a period, about, however many there are
-MOST_REMEMBERED = 1_000  # counters whose number of slots is known from the last look
+MAX_REMEMBERED = 1_000  # counters whose number of slots is known from the last look
 
 Slots = dict[tuple[bytes, bytes], bytes]  # a shard's key and a slot's field -> its total, as it stands there
 
@@ -81,7 +81,7 @@ class Growth:
             self._end()
 
     def _end(self) -> None:
-        self._next = self.clock() + PERIOD * (0.75 + 0.5 * self.chance())
+        self._next = self.clock() + PERIOD_S * (0.75 + 0.5 * self.chance())
 
     def _look(self) -> Steps:
         """Read published shard counts, then measure update rates."""
@@ -130,7 +130,7 @@ class Growth:
     def _remember(self, name: bytes, slots: int) -> None:
         self.slots.pop(name, None)
         self.slots[name] = slots
-        if len(self.slots) > MOST_REMEMBERED:
+        if len(self.slots) > MAX_REMEMBERED:
             del self.slots[next(iter(self.slots))]
 
     def _grow(self, name: bytes, rate: float, shards: int) -> None:
@@ -146,7 +146,7 @@ class Growth:
 
 def most_shards(buckets: int) -> int:
     """Return up to how many shards a counter grows by itself: two in one bucket would not share the load."""
-    return min(MOST_SHARDS, int(2 ** math.floor(math.log2(buckets))))
+    return min(MAX_SHARDS, int(2 ** math.floor(math.log2(buckets))))
 
 
 def shards_for(rate: float, shard_rate: float, buckets: int) -> int:

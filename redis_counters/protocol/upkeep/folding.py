@@ -11,17 +11,17 @@ from math import ceil
 from typing import NamedTuple, TypeVar
 
 from redis_counters.errors import NotPermitted
-from redis_counters.protocol.upkeep.key_walk import COMMANDS, Steps, walk_once
+from redis_counters.protocol.upkeep.key_walk import COMMANDS_PER_STEP, Steps, walk_once
 from redis_counters.protocol.wire.answers import reply_of
 from redis_counters.protocol.wire.commands import Command, ErrorReply, Script, pieces
 from redis_counters.protocol.wire.keys import KeySpace, meta_key
 from redis_counters.protocol.wire.refusals import error_for
-from redis_counters.protocol.wire.registry import PIECE, actors_in, hscan, scanned
+from redis_counters.protocol.wire.registry import CHUNK_SIZE, actors_in, hscan, scanned
 from redis_counters.protocol.wire.settings import Settings
 
-HASHES = 50  # that are read at a time
-SLOTS = 250  # that one step folds
-RENEWAL = 100  # steps of a walk after which the lease is renewed
+HASHES_PER_READ = 50  # that are read at a time
+STEP_SLOTS = 250  # that one step folds
+STEPS_PER_RENEWAL = 100  # steps of a walk after which the lease is renewed
 
 Who = tuple[int, bytes]  # bucket, actor
 
@@ -88,10 +88,10 @@ def walk(
     def visit(found: dict[int, list[bytes]]) -> Steps:
         nonlocal steps
         steps += 1
-        for some in pieces([(bucket, key) for bucket, shards in found.items() for key in shards], HASHES):
+        for some in pieces([(bucket, key) for bucket, shards in found.items() for key in shards], HASHES_PER_READ):
             yield from _fold_in(some, wanted, upkeep, report, dry_run=dry_run)
             steps += 1
-        if steps >= RENEWAL and not dry_run:
+        if steps >= STEPS_PER_RENEWAL and not dry_run:
             steps = 0
             yield from lease(keys, 0)
 
@@ -118,7 +118,7 @@ def _fold_in(
     reading = [(bucket, key, b"0") for bucket, key in shards]
     report.shards += len(reading)
     while reading:
-        answers = yield [hscan(key, cursor, PIECE) for _bucket, key, cursor in reading]
+        answers = yield [hscan(key, cursor, CHUNK_SIZE) for _bucket, key, cursor in reading]
         work: dict[Who, list[bytes]] = {}
         rest: list[tuple[int, bytes, bytes]] = []
         for (bucket, key, _), raw in zip(reading, answers, strict=True):
@@ -142,11 +142,11 @@ def fold(
     work: Mapping[Who, Sequence[bytes]], plans: Mapping[int, Plan], upkeep: Upkeep, report: JanitorReport
 ) -> Steps:
     """Fold each of these actors in its shards. One that is open again by now, or forgotten, is not wanted any more."""
-    jobs = [(who, keys) for who, shards in work.items() for keys in (pieces(shards, SLOTS) if shards else [()])]
+    jobs = [(who, keys) for who, shards in work.items() for keys in (pieces(shards, STEP_SLOTS) if shards else [()])]
     while jobs:
         step: list[tuple[Who, Sequence[bytes]]] = []
         slots = 0
-        while jobs and len(step) < COMMANDS and (not step or slots + len(jobs[-1][1]) <= SLOTS):
+        while jobs and len(step) < COMMANDS_PER_STEP and (not step or slots + len(jobs[-1][1]) <= STEP_SLOTS):
             step.append(jobs.pop())
             slots += len(step[-1][1])
         answers = yield [

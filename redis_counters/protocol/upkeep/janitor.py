@@ -40,7 +40,7 @@ from redis_counters.protocol.wire.answers import list_of, reply_of
 from redis_counters.protocol.wire.commands import Command, Script, hmget, pieces
 from redis_counters.protocol.wire.keys import KeySpace
 from redis_counters.protocol.wire.registry import (
-    PIECE,
+    CHUNK_SIZE,
     ActorRecord,
     RegistryPage,
     actors_in,
@@ -54,8 +54,8 @@ from redis_counters.protocol.wire.shard_fields import pairs_of
 
 __all__ = ["JanitorReport", "Steps", "Upkeep", "Who", "one_pass", "repair", "upkeep_of"]
 
-ACTORS = 100  # that one script closes or cleans up
-MOST = 100_000  # actors that one pass folds
+ACTORS_PER_SCRIPT = 100  # that one script closes or cleans up
+MAX_FOLDED = 100_000  # actors that one pass folds
 
 
 def one_pass(
@@ -76,7 +76,7 @@ def one_pass(
     if not dry_run and (yield from lease(keys, period)) is None:
         return
     plans: list[Plan] = []
-    room = MOST
+    room = MAX_FOLDED
     for bucket, registry in enumerate(keys.registries):
         now = yield from _time(registry)  # of the server that wrote the times of its records
         plan = yield from _plan(bucket, registry, upkeep, now, report, room, dry_run=dry_run)
@@ -103,7 +103,7 @@ def repair(keys: KeySpace, upkeep: Upkeep, report: JanitorReport, shards: Collec
         plan = Plan(keys.registries[bucket], now)
         report.shards += 1
         while True:
-            (raw,) = yield [hscan(key, cursor, PIECE)]
+            (raw,) = yield [hscan(key, cursor, CHUNK_SIZE)]
             page = scanned(raw, fields=True)
             actors = sorted(actors_in(page[1])) if page is not None else []
             if actors:
@@ -135,7 +135,7 @@ def _plan(
     generation, walked = b"", 0
     folded: dict[bytes, ActorRecord] = {}
     while True:
-        (raw,) = yield [hscan(registry, cursor, PIECE)]
+        (raw,) = yield [hscan(registry, cursor, CHUNK_SIZE)]
         told = scanned(raw, fields=True)
         if told is None:  # of another type: left alone
             plan.whole = False
@@ -184,7 +184,7 @@ def _reap(
     bucket: int, plan: Plan, records: Iterable[ActorRecord], upkeep: Upkeep, now: int, report: JanitorReport
 ) -> Steps:
     silent = [record.actor for record in records if _silent(record, upkeep, now)]
-    for actors in pieces(silent, ACTORS):
+    for actors in pieces(silent, ACTORS_PER_SCRIPT):
         (raw,) = yield [Command(Script.ACTORS_REAP, (plan.registry,), (upkeep.actor_ttl, *actors))]
         reply = reply_of(raw, Script.ACTORS_REAP)
         reaped = [reply.text(i) for i in range(1, len(reply.values))]
@@ -193,7 +193,7 @@ def _reap(
 
 
 def _clean(bucket: int, plan: Plan, walked: int, upkeep: Upkeep, report: JanitorReport) -> Steps:
-    for actors in pieces(sorted(plan.old), ACTORS) if plan.old else [()]:
+    for actors in pieces(sorted(plan.old), ACTORS_PER_SCRIPT) if plan.old else [()]:
         (raw,) = yield [Command(Script.ACTORS_CLEAN, (plan.registry,), (walked, upkeep.retention, *actors))]
         reply = reply_of(raw, Script.ACTORS_CLEAN)
         report.cleaned += ((bucket, reply.text(i)) for i in range(1, len(reply.values)))

@@ -10,8 +10,8 @@ from redis_counters.protocol.wire.keys import KeySpace
 from redis_counters.protocol.wire.registry import scan, scanned
 from redis_counters.protocol.wire.replies import BadReply
 
-NAMES = 250  # of keys that are looked at at a time
-COMMANDS = 100  # of one step
+NAMES_PER_PAGE = 250  # of keys that are looked at at a time
+COMMANDS_PER_STEP = 100  # of one step
 
 Steps = Generator[list[Command], list[object], None]
 Visit = Callable[[dict[int, list[bytes]]], Steps]
@@ -34,7 +34,7 @@ def walk_once(keys: KeySpace, buckets: Collection[int], visit: Visit) -> Generat
         cursor, begun = b"0", False
         while not begun or cursor != b"0":
             begun = True
-            (raw,) = yield [scan(cursor, pattern, NAMES, keys.registries[bucket])]
+            (raw,) = yield [scan(cursor, pattern, NAMES_PER_PAGE, keys.registries[bucket])]
             page = scanned(raw, fields=False)
             if page is None:
                 raise BadReply("SCAN has told nothing")
@@ -50,7 +50,7 @@ def walk_once(keys: KeySpace, buckets: Collection[int], visit: Visit) -> Generat
 def _servers(keys: KeySpace, buckets: Collection[int]) -> Generator[list[Command], list[object], dict[int, bytes]]:
     """Return which run of which server has each bucket; nothing, where that may not be asked."""
     found: dict[int, bytes] = {}
-    for some in pieces(list(buckets), COMMANDS):
+    for some in pieces(list(buckets), COMMANDS_PER_STEP):
         answers = yield [Command(None, (), (b"server",), b"INFO", keys.registries[bucket]) for bucket in some]
         found.update((bucket, _run_of(raw)) for bucket, raw in zip(some, answers, strict=True))
     return found

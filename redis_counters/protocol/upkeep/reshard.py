@@ -29,7 +29,7 @@ from redis_counters.protocol.wire.commands import Argument, Command, Script, pie
 from redis_counters.protocol.wire.keys import KeySpace
 from redis_counters.protocol.wire.refusals import of_counter, refusal
 
-MOST_NAMES = 250  # of one script
+MAX_NAMES = 250  # of one script
 
 Widened = Generator[list[Command], list[object], dict[bytes, int | CounterError]]
 
@@ -49,7 +49,7 @@ def widen(keys: KeySpace, names: Iterable[bytes], shards: int, mint: Callable[[]
         by_bucket.setdefault(keys.bucket(name, 0), []).append(name)
     found: dict[bytes, int | CounterError] = {}
     for bucket, all_of_it in by_bucket.items():
-        for some in pieces(all_of_it, MOST_NAMES):
+        for some in pieces(all_of_it, MAX_NAMES):
             shards0 = [keys.shard_key(name, 0)[1] for name in some]
             args = (mint()[:5].encode(), shards)
             named = (keys.registries[bucket], keys.index(bucket), *shards0)

@@ -15,12 +15,12 @@ from redis_counters.protocol.upkeep.stepper import Stepper
 from redis_counters.protocol.wire.commands import Command
 from redis_counters.protocol.wire.namespace import look_up_namespace
 
-SHARE = 10  # a period is that part of `actor_ttl`,
-LEAST_PERIOD = 5.0  # or as many seconds, if that is more
-REPAIR_PAUSE = 5.0  # seconds between looks at shards that reads found crowded
-LEAST_PAUSE = 0.005  # seconds between two steps,
-IDLENESS = 4  # or as many times what the step took, if that is more,
-MOST_PAUSE = 0.5  # but not longer: it may have been the machine that was slow
+PERIODS_PER_TTL = 10  # a period is that part of `actor_ttl`,
+MIN_PERIOD_S = 5.0  # or as many seconds, if that is more
+REPAIR_PAUSE_S = 5.0  # seconds between looks at shards that reads found crowded
+MIN_PAUSE_S = 0.005  # seconds between two steps,
+IDLE_FACTOR = 4  # or as many times what the step took, if that is more,
+MAX_PAUSE_S = 0.5  # but not longer: it may have been the machine that was slow
 
 
 class Housekeeping:
@@ -45,7 +45,7 @@ class Housekeeping:
 
     @property
     def period(self) -> float:
-        return max(LEAST_PERIOD, self.writer.settings.actor_ttl / SHARE)
+        return max(MIN_PERIOD_S, self.writer.settings.actor_ttl / PERIODS_PER_TTL)
 
     def _some_period(self) -> float:
         return self.period * (0.5 + self.chance())
@@ -83,7 +83,7 @@ class Housekeeping:
             self.growth.answered(answers)
             return
         if self.stepper.answered(answers):
-            self._next_step = self.clock() + min(max(LEAST_PAUSE, IDLENESS * took), MOST_PAUSE)
+            self._next_step = self.clock() + min(max(MIN_PAUSE_S, IDLE_FACTOR * took), MAX_PAUSE_S)
 
     def abandoned(self) -> None:
         """The answers will not come: the pass is over, another will find what this one left."""
@@ -119,7 +119,7 @@ class Housekeeping:
 
     def _end(self) -> None:
         now = self.clock()
-        self._next_repair = now + REPAIR_PAUSE
+        self._next_repair = now + REPAIR_PAUSE_S
         if self._passing:
             self._next_pass = now + self._some_period()
         report, self.report = self.report, JanitorReport()

@@ -40,7 +40,7 @@ _TRIALS: dict[str, tuple[Argument, ...]] = {
 }
 
 # A command that is denied inside a script is told in words only, and by each kind of server in others.
-SHORTEST = 20  # bytes of such an error, at least: most answers are looked at no further
+MIN_BYTES = 20  # bytes of such an error, at least: most answers are looked at no further
 _DENIED = ("no permissions", "can't run this command", "ACL failure")
 
 
@@ -70,7 +70,7 @@ def lacks_name(raw: object) -> bool:
         return is_unnamed(raw.text)
     if not isinstance(raw, list):
         return False
-    return any(is_unnamed(_text(part)) for part in raw[1:] if not isinstance(part, bytes) or len(part) > SHORTEST)
+    return any(is_unnamed(_text(part)) for part in raw[1:] if not isinstance(part, bytes) or len(part) > MIN_BYTES)
 
 
 def trials(commands: Iterable[Command]) -> list[Command]:

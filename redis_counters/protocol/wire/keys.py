@@ -25,7 +25,7 @@ from zlib import crc32
 from redis_counters.errors import UsageError
 
 SCHEMA = 1
-DEFAULT_BUCKETS, MOST_BUCKETS = 16, 16_384
+DEFAULT_BUCKETS, MAX_BUCKETS = 16, 16_384
 HASH_SLOTS = 16_384  # of a Redis Cluster
 CLUSTER_BUCKETS = 64  # a default too: about 16 per primary spread evenly
 

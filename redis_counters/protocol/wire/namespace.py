@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from redis_counters.errors import SchemaMismatch
 from redis_counters.protocol.wire.commands import CONTRACTS, Command, ErrorReply, NoAnswer, Script, hmget
-from redis_counters.protocol.wire.keys import MOST_BUCKETS, SCHEMA, KeySpace, meta_key
+from redis_counters.protocol.wire.keys import MAX_BUCKETS, SCHEMA, KeySpace, meta_key
 from redis_counters.protocol.wire.refusals import error_for
 from redis_counters.protocol.wire.replies import BadReply, Reply
 from redis_counters.protocol.wire.settings import Settings
@@ -48,6 +48,6 @@ def settled_keys(values: Sequence[object], settings: Settings) -> KeySpace:
         if region == ANY_REGION:
             way_out = f"; the first exchange names it (redis-counters exchange --region {asked}=URL --region ...)"
         raise SchemaMismatch(f"namespace {name!r} belongs to region {told!r}, not {asked!r}{way_out}")
-    if not buckets.isdigit() or len(buckets) > 5 or not 1 <= int(buckets) <= MOST_BUCKETS:
+    if not buckets.isdigit() or len(buckets) > 5 or not 1 <= int(buckets) <= MAX_BUCKETS:
         raise SchemaMismatch(f"namespace {name!r} has {buckets.decode('utf-8', 'replace')[:40]!r} buckets")
     return KeySpace(settings.namespace, int(buckets))

@@ -36,7 +36,7 @@ IN_A_CLUSTER = (
     "CLUSTER this server is part of a cluster: use redis+cluster:// or a RedisCluster client; nothing was applied"
 )
 
-MOST_TOLD = 3  # of the counters that are refused in one call, in its error's text
+MAX_NAMED = 3  # of the counters that are refused in one call, in its error's text
 
 _KNOWN = _PASSING | {"NOSCRIPT", "NOPERM", "NOAUTH", "WRONGPASS", "WRONGTYPE", "BADARG", "CLUSTER"}
 
@@ -119,9 +119,9 @@ def of_shard(key: bytes, error: Refused | ValueError) -> Refused:
 def of_many(errors: dict[bytes, Refused], values: Mapping[bytes, CounterValue]) -> Refused:
     """Return the error for a read of many counters of which some are refused: it has the values of the others."""
     first, *more = errors.values()
-    told = [str(error) for error in (first, *more[: MOST_TOLD - 1])]
-    if len(errors) > MOST_TOLD:
-        told.append(f"and {len(errors) - MOST_TOLD:,} more")
+    told = [str(error) for error in (first, *more[: MAX_NAMED - 1])]
+    if len(errors) > MAX_NAMED:
+        told.append(f"and {len(errors) - MAX_NAMED:,} more")
     keys = [key for error in errors.values() for key in error.keys]
     found = type(first)("; ".join(told), counter=first.counter, keys=keys)
     found.errors = {name: error for name, error in errors.items()}  # noqa: C416 - of another type

@@ -10,7 +10,7 @@ from redis_counters.protocol.wire.commands import Command, ErrorReply
 from redis_counters.protocol.wire.replies import BadReply
 from redis_counters.protocol.wire.shard_fields import pairs_of
 
-PIECE = 250  # fields that are read at a time
+CHUNK_SIZE = 250  # fields that are read at a time
 STATES = {b"o": "open", b"c": "closed", b"f": "folded"}
 
 
@@ -133,7 +133,7 @@ def all_records(registries: Sequence[bytes]) -> Generator[list[Command], list[ob
         cursor, begun = b"0", False
         while not begun or cursor != b"0":
             begun = True
-            (raw,) = yield [hscan(registry, cursor, PIECE)]
+            (raw,) = yield [hscan(registry, cursor, CHUNK_SIZE)]
             told = scanned(raw, fields=True)
             if told is None:
                 break

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from redis_counters.errors import Unavailable, quoted
 
-MOST = 2**53  # numbers of flushes are Lua numbers
+MAX_NUMBER = 2**53  # numbers of flushes are Lua numbers
 
 
 class BadReply(Unavailable):
@@ -33,7 +33,7 @@ class Reply:
             number = int(self.values[index])
         except (IndexError, TypeError, ValueError):
             raise BadReply(f"{self.word} came without its number {index + 1}") from None
-        if not 0 <= number < MOST:
+        if not 0 <= number < MAX_NUMBER:
             raise BadReply(f"{self.word} came with {number} as its number {index + 1}")
         return number
 

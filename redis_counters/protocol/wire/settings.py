@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from redis_counters.errors import UsageError
 from redis_counters.protocol.wire.durability import Durability, check_durability
-from redis_counters.protocol.wire.keys import DEFAULT_BUCKETS, MOST_BUCKETS, namespace_bytes
+from redis_counters.protocol.wire.keys import DEFAULT_BUCKETS, MAX_BUCKETS, namespace_bytes
 from redis_counters.protocol.wire.options import DEFAULTS, JOURNAL_MODES, ON_FULL, Options, check_names
 from redis_counters.protocol.wire.region_names import check_name
 from redis_counters.protocol.wire.shard_counts import Auto, Shards
@@ -82,7 +82,7 @@ def make_settings(**options: Unpack[Options]) -> Settings:
         reassert_window=_seconds("reassert_window", chosen["reassert_window"]),
         actor_ttl=_seconds("actor_ttl", chosen["actor_ttl"], above=0.0),
         retention=_seconds("retention", chosen["retention"]),
-        buckets=_whole("buckets", DEFAULT_BUCKETS if buckets is None else buckets, 1, MOST_BUCKETS),
+        buckets=_whole("buckets", DEFAULT_BUCKETS if buckets is None else buckets, 1, MAX_BUCKETS),
         rotate_slots=_whole("rotate_slots", chosen["rotate_slots"], 1, 2**53),
         rotate_age=_seconds("rotate_age", chosen["rotate_age"], above=0.0),
     )

@@ -10,7 +10,7 @@ from typing import Literal
 
 from redis_counters.errors import UsageError
 
-MOST_SHARDS = 1024
+MAX_SHARDS = 1024
 
 Auto = Literal["auto"]
 AUTO: Auto = "auto"  # one shard at first, more as the counter is written to more often: see `auto_shards`
@@ -22,15 +22,15 @@ def check_shards(option: str, shards: int) -> int:
         raise UsageError(f"{option} must be an int or 'auto', got {shards!r}")
     if isinstance(shards, bool) or not isinstance(shards, int):
         raise TypeError(f"{option} must be an int or 'auto', not {type(shards).__name__}")
-    if not 1 <= shards <= MOST_SHARDS:
-        raise UsageError(f"{option} must be between 1 and {MOST_SHARDS}, got {shards}")
+    if not 1 <= shards <= MAX_SHARDS:
+        raise UsageError(f"{option} must be between 1 and {MAX_SHARDS}, got {shards}")
     return int(shards)  # of an enumeration, too
 
 
 def check_told(shards: int) -> None:
     """Raises ValueError for a number of shards that a counter of ours never has."""
-    if shards > MOST_SHARDS:
-        raise ValueError(f"field b'k' holds {shards}, which is more than {MOST_SHARDS} shards")
+    if shards > MAX_SHARDS:
+        raise ValueError(f"field b'k' holds {shards}, which is more than {MAX_SHARDS} shards")
 
 
 class Shards:

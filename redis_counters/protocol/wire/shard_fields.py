@@ -12,7 +12,7 @@ from redis_counters.protocol.wire.keys import is_first
 from redis_counters.protocol.wire.refusals import error_for
 from redis_counters.protocol.wire.replies import BadReply
 
-MOST_KEYS = 500  # shards that one script reads
+MAX_KEYS = 500  # shards that one script reads
 CROWD = 64  # fields of a shard from which on its actors are looked at: some may be gone
 
 
@@ -32,7 +32,7 @@ def ask_for(
         return (yield Question.of([hgetall(keys[0])], meanwhile))
     if grouped:
         return (yield from _ask_for_groups(keys))
-    answers = yield Question.of([Command(Script.SLOTS_READ, part) for part in pieces(keys, MOST_KEYS)], meanwhile)
+    answers = yield Question.of([Command(Script.SLOTS_READ, part) for part in pieces(keys, MAX_KEYS)], meanwhile)
     if any(isinstance(part, ErrorReply) and part.code == "CROSSSLOT" for part in answers):
         return (yield from _ask_for_groups(keys))
     return _texts(answers, len(keys))
@@ -42,7 +42,7 @@ def _ask_for_groups(keys: list[bytes]) -> Generator[list[Command], list[object],
     groups: dict[bytes, list[int]] = {}
     for n, key in enumerate(keys):
         groups.setdefault(key[: key.index(b"}")], []).append(n)
-    parts = [part for group in groups.values() for part in pieces(group, MOST_KEYS)]
+    parts = [part for group in groups.values() for part in pieces(group, MAX_KEYS)]
     plain = [len(part) == 1 and is_first(keys[part[0]]) for part in parts]
     answers = yield [
         hgetall(keys[part[0]]) if alone else Command(Script.SLOTS_READ, [keys[n] for n in part])

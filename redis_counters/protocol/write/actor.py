@@ -17,7 +17,7 @@ from redis_counters.protocol.write.flushes import Chunk, FlushHeader, Totals, in
 from redis_counters.protocol.write.history import Applied, History
 from redis_counters.protocol.write.sealed import SealedShards
 from redis_counters.protocol.write.slot_totals import SlotKind, SlotTotals
-from redis_counters.protocol.write.states import ActorState, Event, Phase
+from redis_counters.protocol.write.states import ActorEvent, ActorState, Phase
 
 
 class Actor:
@@ -104,13 +104,13 @@ class Actor:
     def _look(self) -> Command | None:
         if not self.state.look_due:
             return None
-        self.state.on(Event.LOOK_OVER)
+        self.state.on(ActorEvent.LOOK_OVER)
         return hmget(self.registry, (self.id,))
 
     def retire(self) -> None:
         """Begin to end, if everything is acknowledged."""
         if (self.state.phase is Phase.NEW and self.clean) or (self.state.phase is Phase.ACTIVE and self.delivered):
-            self.state.on(Event.RETIRED)
+            self.state.on(ActorEvent.RETIRED)
 
     def _open(self) -> Command:
         # A generation is drawn for each request: a registry that is made anew must not get its old one again.
@@ -182,42 +182,42 @@ class Actor:
             self._answer_flush(reply, now)
         elif reply.word == "UNKNOWN":
             # With the record, its "folded" is lost: sending again what is folded already would count it twice.
-            self.state.on(Event.RECORD_LOST_IN_FOLD if self.folding else Event.RECORD_LOST)
+            self.state.on(ActorEvent.RECORD_LOST_IN_FOLD if self.folding else ActorEvent.RECORD_LOST)
         elif reply.word == "REGRESS":
             self._lost(reply.number(0))
         elif reply.word == "OPEN":  # a fail-over may have taken back that it was closed, and perhaps more
-            self.state.on(Event.OPENED_AGAIN)
+            self.state.on(ActorEvent.OPENED_AGAIN)
         elif reply.word != "OK":
             raise BadReply(f"{reply.word} came for an actor that ends")
         elif self.state.phase is Phase.CLOSING:
-            self.begin_folding(Event.CLOSED)
+            self.begin_folding(ActorEvent.CLOSED)
         else:
             del self.unfolded[len(self.unfolded) - len(self.folding) :]
             if not self.unfolded:
-                self.state.on(Event.FOLDED)
+                self.state.on(ActorEvent.FOLDED)
 
     def _answer_open(self, reply: Reply) -> None:
         if reply.word == "OPEN":
             self.id, recorded = reply.text(0), reply.number(1)
-            self.state.on(Event.OPENED)
+            self.state.on(ActorEvent.OPENED)
             if self.state.journal_may_be_stale and recorded > self.seq:
-                self.state.on(Event.JOURNAL_LACKS_FLUSHES)
+                self.state.on(ActorEvent.JOURNAL_LACKS_FLUSHES)
             if recorded < self.base:  # an older state of us
                 self._lost(recorded)
 
-    def begin_folding(self, event: Event) -> None:
+    def begin_folding(self, event: ActorEvent) -> None:
         """All of its slots are to be folded; without any it is done."""
         self.state.on(event)
         self.unfolded = list({key: None for t in self.tables[:2] for key in t.total})
         if not self.unfolded:
-            self.state.on(Event.FOLDED)
+            self.state.on(ActorEvent.FOLDED)
 
     def _lost(self, recorded: int) -> None:
         """Acknowledged flushes are missing (a fail-over): every total is sent again."""
         self.known_applied, exact = self.applied_as_of(recorded)
-        self.state.on(Event.REGRESSED)
+        self.state.on(ActorEvent.REGRESSED)
         if not exact:
-            self.state.on(Event.BASE_FORGOTTEN)
+            self.state.on(ActorEvent.BASE_FORGOTTEN)
         self.base = recorded
         self.seq = max(self.seq, recorded)
         for table in self.tables:
@@ -234,7 +234,7 @@ class Actor:
                 self.last_acknowledged = now
             self._acknowledge(chunk, reply)
             self.base, self.last_proved = max(self.base, recorded), now
-            self.state.on(Event.APPLIED)
+            self.state.on(ActorEvent.APPLIED)
         elif reply.word == "STALE":
             self.seq = max(self.seq, reply.number(0))
         elif reply.word == "REGRESS":
@@ -248,7 +248,7 @@ class Actor:
             for kind, key in missing:
                 self.tables[kind].floored.add(key)
         elif reply.word in ("CLOSED", "UNKNOWN"):  # a second copy of the flush may still arrive, so it stays unknown
-            self.state.on(Event.CLOSED_BY_OTHERS if reply.word == "CLOSED" else Event.RECORD_LOST)
+            self.state.on(ActorEvent.CLOSED_BY_OTHERS if reply.word == "CLOSED" else ActorEvent.RECORD_LOST)
         else:
             raise BadReply(f"{reply.word} is no reply to a flush")
 
@@ -270,7 +270,7 @@ class Actor:
             if self.clean:
                 self._keep_applied(self.known_applied)
                 self.known_applied = None
-                self.state.on(Event.HEALED)
+                self.state.on(ActorEvent.HEALED)
 
     def _keep_applied(self, applied: Applied) -> None:
         """Acknowledge what Redis has of slots that wait because their counter's number of shards is refused.

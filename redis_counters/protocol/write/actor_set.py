@@ -13,9 +13,9 @@ from redis_counters.protocol.write.actor import Actor
 from redis_counters.protocol.write.expiries import Expiries
 from redis_counters.protocol.write.flushes import Totals
 from redis_counters.protocol.write.slot_totals import SlotKind, SlotTotals
-from redis_counters.protocol.write.states import Event, Phase
+from redis_counters.protocol.write.states import ActorEvent, Phase
 
-MOST_ACTORS = 8  # of a process in a bucket: where ending them takes long, no more are made
+MAX_ACTORS = 8  # of a process in a bucket: where ending them takes long, no more are made
 
 
 class ActorSet:
@@ -105,7 +105,7 @@ class ActorSet:
                 idle > 0
                 and (many or self._old(now))
                 and current.state.phase is Phase.ACTIVE
-                and len(self.actors) < MOST_ACTORS
+                and len(self.actors) < MAX_ACTORS
             ):
                 self.begin(now)
             else:
@@ -126,7 +126,7 @@ class ActorSet:
 
         for actor in self.actors:
             if self._unproved(actor, now):
-                actor.state.on(Event.PROBE_WANTED)
+                actor.state.on(ActorEvent.PROBE_WANTED)
         return moved
 
     def _unproved(self, actor: Actor, now: float) -> bool:
@@ -157,7 +157,7 @@ class ActorSet:
             self.begin(now)
         self.actors.remove(actor)
         actor.successor = self.current
-        actor.state.on(Event.TAKEN_OVER)
+        actor.state.on(ActorEvent.TAKEN_OVER)
         self.current.moved += 1
         self.current.sharded = self.current.sharded or actor.sharded
         for table, before, totals in zip(self.tables, actor.tables, rest, strict=True):

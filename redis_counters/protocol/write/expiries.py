@@ -14,8 +14,8 @@ from redis_counters.errors import UsageError
 from redis_counters.protocol.wire.keys import name_of
 
 Moment = float | datetime.datetime
-FAR = 253_402_300_800_000  # the end of the year 9999: a moment beyond it means milliseconds, or never
-MOST_EXPIRED = 1_000  # names whose time is over, until it is looked which of them are needed
+MAX_MOMENT_MS = 253_402_300_800_000  # the end of the year 9999: a moment beyond it means milliseconds, or never
+MAX_EXPIRED = 1_000  # names whose time is over, until it is looked which of them are needed
 
 
 class Expiry:
@@ -35,7 +35,7 @@ def seconds(option: str, moment: Moment) -> float:
         return moment.timestamp()
     if isinstance(moment, bool) or not isinstance(moment, (int, float)):
         raise TypeError(f"{option} must be epoch seconds or a datetime, not {type(moment).__name__}")
-    if not abs(moment) * 1000 <= FAR:  # (nor NaN)
+    if not abs(moment) * 1000 <= MAX_MOMENT_MS:  # (nor NaN)
         raise UsageError(f"{option} must be epoch seconds, got {moment}")
     return float(moment)
 
@@ -56,7 +56,7 @@ class Expiries:
     def __init__(self, *, journal: bool) -> None:
         self.known: dict[bytes, Expiry] = {}
         self.changed: dict[bytes, None] | None = {} if journal else None  # since the journal saw it
-        self.most = MOST_EXPIRED
+        self.most = MAX_EXPIRED
 
     def ask(self, name: bytes, at: int) -> Expiry:
         """The counter expires then (epoch milliseconds), and not earlier."""
@@ -99,4 +99,4 @@ class Expiries:
                     self.known[name] = held
                 else:
                     self.change((name,))
-        self.most = max(MOST_EXPIRED, 2 * len(self.known))
+        self.most = max(MAX_EXPIRED, 2 * len(self.known))

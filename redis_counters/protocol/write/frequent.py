@@ -8,9 +8,9 @@ from redis_counters.protocol.wire.keys import name_of
 from redis_counters.protocol.wire.shard_counts import Shards
 from redis_counters.protocol.write.flushes import Totals
 
-PERIOD = 2.0  # seconds between looks, about
-MOST_WATCHED = 20  # counters that are looked at in a period
-MOST_FOUND = 1_000  # of which these are chosen, in turn
+PERIOD_S = 2.0  # seconds between looks, about
+MAX_WATCHED = 20  # counters that are looked at in a period
+MAX_FOUND = 1_000  # of which these are chosen, in turn
 
 
 class Frequent:
@@ -36,7 +36,7 @@ class Frequent:
             self._comparing, self._sample = False, set()
         if self._collecting:
             self._collecting, self._comparing = False, True
-        elif now - self._since >= PERIOD:
+        elif now - self._since >= PERIOD_S:
             self._collecting, self._since = True, now
 
     def flushed(self, totals: Totals) -> None:
@@ -45,7 +45,7 @@ class Frequent:
             self._sample.update(totals[0], totals[1])
         elif self._comparing:
             for key in self._sample.intersection((*totals[0], *totals[1])):
-                if len(self.found) < MOST_FOUND and self.shards.may_grow(name := name_of(key)):
+                if len(self.found) < MAX_FOUND and self.shards.may_grow(name := name_of(key)):
                     self.found[name] = None
 
     def take(self) -> list[bytes]:
@@ -53,5 +53,5 @@ class Frequent:
         names = sorted(self.found)
         self.found.clear()
         start = self._turn % max(len(names), 1)
-        self._turn += MOST_WATCHED
-        return (names[start:] + names[:start])[:MOST_WATCHED]
+        self._turn += MAX_WATCHED
+        return (names[start:] + names[:start])[:MAX_WATCHED]

@@ -11,9 +11,9 @@ from __future__ import annotations
 from redis_counters.protocol.write.flushes import Chunk
 from redis_counters.protocol.write.slot_totals import SlotKind
 
-MOST_UNANSWERED = 64  # flushes that got no answer and are remembered all the same
+MAX_UNANSWERED = 64  # flushes that got no answer and are remembered all the same
 # Slot values remembered of answered flushes, to know how far an actor got that was folded behind us.
-MOST_SLOTS = 20_000
+MAX_SLOTS = 20_000
 
 Applied = tuple[dict[bytes, int], dict[bytes, int]]
 """Totals by key, of increments and of decrements."""
@@ -33,9 +33,9 @@ class History(dict[int, Chunk]):
 
     def shorten(self, base: int) -> None:
         """There is not too much of it: answered flushes are forgotten, oldest first, and at last unanswered ones."""
-        while self.slots > MOST_SLOTS:
+        while self.slots > MAX_SLOTS:
             oldest = next(iter(self))
-            if oldest > base and len(self) <= MOST_UNANSWERED:
+            if oldest > base and len(self) <= MAX_UNANSWERED:
                 break
             self.forget(oldest)
 

@@ -12,10 +12,10 @@ from collections.abc import Iterable
 
 from redis_counters.protocol.wire.registry import record_of
 from redis_counters.protocol.write.actor import Actor
-from redis_counters.protocol.write.states import Event, Phase
+from redis_counters.protocol.write.states import ActorEvent, Phase
 
-BUSY_PAUSE = 1.0  # seconds between looks while the process counts or reads, at least
-IDLE_PAUSE = 30.0  # at most; on the way there half of the time that it has been idle for
+BUSY_PAUSE_S = 1.0  # seconds between looks while the process counts or reads, at least
+IDLE_PAUSE_S = 30.0  # at most; on the way there half of the time that it has been idle for
 
 
 class Looks:
@@ -29,8 +29,10 @@ class Looks:
 
     def due(self, actors: Iterable[Actor], now: float) -> bool:
         """True if the record of some actor should be read."""
-        pause = min(max((now - self.used_at) / 2, BUSY_PAUSE), IDLE_PAUSE)
-        return now - self.at >= pause and any(holds(actor) and now - last_seen(actor) >= BUSY_PAUSE for actor in actors)
+        pause = min(max((now - self.used_at) / 2, BUSY_PAUSE_S), IDLE_PAUSE_S)
+        if now - self.at < pause:
+            return False
+        return any(holds(actor) and now - last_seen(actor) >= BUSY_PAUSE_S for actor in actors)
 
     def begin(self, actors: Iterable[Actor], now: float) -> None:
         """Half of the actors that hold totals are to be looked at in this round, those that were seen longest ago.
@@ -40,18 +42,18 @@ class Looks:
         self.at = now
         held = sorted(filter(holds, actors), key=last_seen)
         for actor in held[: (len(held) + 1) // 2]:
-            actor.state.on(Event.LOOK_WANTED)
+            actor.state.on(ActorEvent.LOOK_WANTED)
 
     def answered(self, actor: Actor, raw: object, now: float) -> None:
         """Take in the answer to a look at this actor.
 
         Unless the record is there, open and not behind, an empty flush asks why.
         """
-        actor.state.on(Event.LOOK_OVER)
+        actor.state.on(ActorEvent.LOOK_OVER)
         if has_all(actor, raw):
             actor.last_looked = now
         elif actor.state.phase is Phase.ACTIVE:
-            actor.state.on(Event.PROBE_WANTED)
+            actor.state.on(ActorEvent.PROBE_WANTED)
 
 
 def holds(actor: Actor) -> bool:

@@ -37,7 +37,7 @@ class Doubt(Enum):
     outcome_unknown = "whether all of it is in Redis is not known"
 
 
-class Event(Enum):
+class ActorEvent(Enum):
     """Something that happens to an actor. The value says what."""
 
     OPENED = "actor_open answers OPEN"
@@ -72,36 +72,36 @@ class Step(NamedTuple):
 
 _LOST = Step(Phase.ACTIVE, raises=(Doubt.healing, Doubt.requires_exact_base))
 
-TRANSITIONS: dict[tuple[Phase, Event], Step] = {
-    (Phase.NEW, Event.OPENED): Step(Phase.ACTIVE),
-    (Phase.NEW, Event.RETIRED): Step(Phase.DONE),
-    (Phase.NEW, Event.TAKEN_OVER): Step(Phase.MOVED),
-    (Phase.NEW, Event.REVIVED): Step(Phase.REOPEN),
-    (Phase.NEW, Event.REVIVED_IN_FOLD): Step(Phase.FOLDING),
-    (Phase.REOPEN, Event.OPENED): Step(Phase.ACTIVE),
-    (Phase.REOPEN, Event.TAKEN_OVER): Step(Phase.MOVED),
-    (Phase.ACTIVE, Event.JOURNAL_LACKS_FLUSHES): Step(Phase.ACTIVE, raises=(Doubt.journal_behind,)),
-    (Phase.ACTIVE, Event.APPLIED): Step(
+TRANSITIONS: dict[tuple[Phase, ActorEvent], Step] = {
+    (Phase.NEW, ActorEvent.OPENED): Step(Phase.ACTIVE),
+    (Phase.NEW, ActorEvent.RETIRED): Step(Phase.DONE),
+    (Phase.NEW, ActorEvent.TAKEN_OVER): Step(Phase.MOVED),
+    (Phase.NEW, ActorEvent.REVIVED): Step(Phase.REOPEN),
+    (Phase.NEW, ActorEvent.REVIVED_IN_FOLD): Step(Phase.FOLDING),
+    (Phase.REOPEN, ActorEvent.OPENED): Step(Phase.ACTIVE),
+    (Phase.REOPEN, ActorEvent.TAKEN_OVER): Step(Phase.MOVED),
+    (Phase.ACTIVE, ActorEvent.JOURNAL_LACKS_FLUSHES): Step(Phase.ACTIVE, raises=(Doubt.journal_behind,)),
+    (Phase.ACTIVE, ActorEvent.APPLIED): Step(
         Phase.ACTIVE, clears=(Doubt.requires_exact_base, Doubt.probe_due, Doubt.look_due)
     ),
-    (Phase.ACTIVE, Event.REGRESSED): _LOST,
-    (Phase.ACTIVE, Event.BASE_FORGOTTEN): Step(Phase.ACTIVE, raises=(Doubt.base_inexact,)),
-    (Phase.ACTIVE, Event.HEALED): Step(Phase.ACTIVE, clears=(Doubt.healing, Doubt.base_inexact)),
-    (Phase.ACTIVE, Event.CLOSED_BY_OTHERS): Step(Phase.REOPEN),
-    (Phase.ACTIVE, Event.RECORD_LOST): Step(Phase.REOPEN),
-    (Phase.ACTIVE, Event.PROBE_WANTED): Step(Phase.ACTIVE, raises=(Doubt.probe_due,)),
-    (Phase.ACTIVE, Event.LOOK_WANTED): Step(Phase.ACTIVE, raises=(Doubt.look_due,)),
-    (Phase.ACTIVE, Event.RETIRED): Step(Phase.CLOSING),
-    (Phase.CLOSING, Event.CLOSED): Step(Phase.FOLDING),
-    (Phase.CLOSING, Event.REGRESSED): _LOST,
-    (Phase.CLOSING, Event.RECORD_LOST): Step(Phase.REOPEN),
-    (Phase.CLOSING, Event.RECORD_LOST_IN_FOLD): Step(Phase.DONE, raises=(Doubt.outcome_unknown,)),
-    (Phase.CLOSING, Event.TAKEN_OVER): Step(Phase.MOVED),
-    (Phase.FOLDING, Event.FOLDED): Step(Phase.DONE),
-    (Phase.FOLDING, Event.OPENED_AGAIN): Step(Phase.REOPEN),
-    (Phase.FOLDING, Event.RECORD_LOST_IN_FOLD): Step(Phase.DONE, raises=(Doubt.outcome_unknown,)),
-    **{(phase, Event.PROBE_OVER): Step(phase, clears=(Doubt.probe_due,)) for phase in Phase},
-    **{(phase, Event.LOOK_OVER): Step(phase, clears=(Doubt.look_due,)) for phase in Phase},
+    (Phase.ACTIVE, ActorEvent.REGRESSED): _LOST,
+    (Phase.ACTIVE, ActorEvent.BASE_FORGOTTEN): Step(Phase.ACTIVE, raises=(Doubt.base_inexact,)),
+    (Phase.ACTIVE, ActorEvent.HEALED): Step(Phase.ACTIVE, clears=(Doubt.healing, Doubt.base_inexact)),
+    (Phase.ACTIVE, ActorEvent.CLOSED_BY_OTHERS): Step(Phase.REOPEN),
+    (Phase.ACTIVE, ActorEvent.RECORD_LOST): Step(Phase.REOPEN),
+    (Phase.ACTIVE, ActorEvent.PROBE_WANTED): Step(Phase.ACTIVE, raises=(Doubt.probe_due,)),
+    (Phase.ACTIVE, ActorEvent.LOOK_WANTED): Step(Phase.ACTIVE, raises=(Doubt.look_due,)),
+    (Phase.ACTIVE, ActorEvent.RETIRED): Step(Phase.CLOSING),
+    (Phase.CLOSING, ActorEvent.CLOSED): Step(Phase.FOLDING),
+    (Phase.CLOSING, ActorEvent.REGRESSED): _LOST,
+    (Phase.CLOSING, ActorEvent.RECORD_LOST): Step(Phase.REOPEN),
+    (Phase.CLOSING, ActorEvent.RECORD_LOST_IN_FOLD): Step(Phase.DONE, raises=(Doubt.outcome_unknown,)),
+    (Phase.CLOSING, ActorEvent.TAKEN_OVER): Step(Phase.MOVED),
+    (Phase.FOLDING, ActorEvent.FOLDED): Step(Phase.DONE),
+    (Phase.FOLDING, ActorEvent.OPENED_AGAIN): Step(Phase.REOPEN),
+    (Phase.FOLDING, ActorEvent.RECORD_LOST_IN_FOLD): Step(Phase.DONE, raises=(Doubt.outcome_unknown,)),
+    **{(phase, ActorEvent.PROBE_OVER): Step(phase, clears=(Doubt.probe_due,)) for phase in Phase},
+    **{(phase, ActorEvent.LOOK_OVER): Step(phase, clears=(Doubt.look_due,)) for phase in Phase},
 }
 
 
@@ -119,7 +119,7 @@ class ActorState:
     journal_behind: bool = False
     outcome_unknown: bool = False
 
-    def on(self, event: Event) -> None:
+    def on(self, event: ActorEvent) -> None:
         """The event has happened. Raises BadReply if it cannot happen in this phase."""
         step = TRANSITIONS.get((self.phase, event))
         if step is None:

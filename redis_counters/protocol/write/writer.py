@@ -29,8 +29,7 @@ from redis_counters.protocol.write.router import Router
 from redis_counters.protocol.write.sealed import Sealed
 from redis_counters.protocol.write.shard_publication import ShardPublication
 from redis_counters.protocol.write.slot_totals import ALL, SlotKind
-from redis_counters.protocol.write.states import Event as ActorEvent
-from redis_counters.protocol.write.states import Phase
+from redis_counters.protocol.write.states import ActorEvent, Phase
 
 
 class Request(NamedTuple):
