@@ -82,7 +82,7 @@ class RegionalShard:
         return replace(self, counts=self.counts.reset())
 
     def without(self, region: bytes) -> RegionalShard:
-        """What is told to a region: it knows its own entries better, but not what was reset."""
+        """What an exchange sends to a region: it knows its own entries better, but not what was reset."""
         places = [p for p in self.places() if not p.startswith(region + b"/") or any(self.entry(p)[2:])]
         return replace(self, counts=_counts({place: self.entry(place) for place in places}))
 
@@ -116,7 +116,7 @@ def parse_fields(fields: Mapping[bytes, bytes], region: bytes = b"", expiry: int
 
 
 def parse_text(text: bytes) -> RegionalShard:
-    """Return the state that a canonical text tells; empty: there is no such key. Raises: ValueError."""
+    """Return the state that a canonical text says; empty: there is no such key. Raises: ValueError."""
     shards, expiry, entries = entries_of_text(text)
     return RegionalShard(_counts(entries), shards, expiry)
 

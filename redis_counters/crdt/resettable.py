@@ -19,7 +19,7 @@ __all__ = ["ResettableCounter"]
 class ResettableCounter:
     """Totals and floors, each merged by maximum. The value is what the totals exceed the floors by.
 
-    A floor says that its total was seen; so floors are only ever told together with the totals that they stand under.
+    A floor says that its total was seen; so floors are only ever sent together with the totals that they stand under.
     Otherwise, until the total arrives, the value would be too low.
 
     Cost: every operation is O(slots). Raises: as `PNCounter`.

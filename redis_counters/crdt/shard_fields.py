@@ -1,12 +1,12 @@
 """What one Redis hash of a counter holds, read in one pass: all other readers are uses of `scan`.
 
 `slotmap` has the fields of base, slots and floors. Besides, a shard may have entries by region and dot: what its peers
-told, and what a reset has seen. Most shards have none.
+sent, and what a reset has seen. Most shards have none.
 
 ====================  =================================================================================
 field                 holds
 ====================  =================================================================================
-``@REGION/DOT+ -``    the total of that region's shard whose key has that dot, as an exchange told it
+``@REGION/DOT+ -``    the total of that region's shard whose key has that dot, as an exchange brought it
 ``@/DOT+ -``          of this region's own: of an earlier key, or of the live one, as a peer had it
 ``~@REGION/DOT+ -``   the floor under that entry: so much of it a reset has seen; ``~@/DOT`` likewise
 ====================  =================================================================================
@@ -109,16 +109,16 @@ def entries_in(fields: Fields) -> Entries:
 
 
 def entries_of_text(text: bytes) -> tuple[int, int, Entries]:
-    """Return what a canonical text tells, ``K EXPIRY REGION/DOT,P,N,FP,FN ...``: k, expiry and entries.
+    """Return what a canonical text says, ``K EXPIRY REGION/DOT,P,N,FP,FN ...``: k, expiry and entries.
 
     Raises: ValueError for what is no such text.
     """
-    shards, expiry, *told = text.split(b" ") if text else (b"0", b"0")
+    shards, expiry, *parts = text.split(b" ") if text else (b"0", b"0")
     entries: Entries = {}
-    for one in told:
-        place, *numbers = one.split(b",")
+    for part in parts:
+        place, *numbers = part.split(b",")
         if SLASH not in place or not 1 <= len(numbers) <= 4 or place in entries:
-            raise ValueError(f"no entry of a shard: {quoted(one[:60])}")
+            raise ValueError(f"no entry of a shard: {quoted(part[:60])}")
         entries[place] = [count_of(place, number) for number in numbers] + [0] * (4 - len(numbers))
     return count_of(b"K", shards), count_of(b"EXPIRY", expiry), entries
 

@@ -27,8 +27,8 @@ No name and no value holds a blank: `slots_read` parts them by blanks.
 
 There is **no merge of two slot maps** here, because none would be a least upper bound. Folding moves counts from a slot
 to the base and deletion takes both away, so of two copies of one hash either may be the later one, field by field, and
-their element-wise maximum counts a folded slot twice. What does merge is one slot with what its actor tells
-(`raise_slots`); that a folded actor tells nothing any more is the registry's business, and is checked before.
+their element-wise maximum counts a folded slot twice. What does merge is one slot with what its actor sends
+(`raise_slots`); that a folded actor sends nothing any more is the registry's business, and is checked before.
 """
 
 from __future__ import annotations

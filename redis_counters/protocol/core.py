@@ -209,14 +209,14 @@ class Core:
         events, self.writer.events = self.writer.events, []
         if len(events) <= MAX_EVENTS:
             return events
-        told: list[Event] = []
+        shown: list[Event] = []
         for kind in dict.fromkeys(event.kind for event in events):
             same = [event for event in events if event.kind is kind]
             most = len(same) if kind is EventKind.NOT_DELIVERED else MAX_EVENTS  # a loss is published in full
-            told += same[:most]
+            shown += same[:most]
             if len(same) > most:
-                told.append(Event(kind, f"and {len(same) - MAX_EVENTS:,} more"))
-        return told
+                shown.append(Event(kind, f"and {len(same) - MAX_EVENTS:,} more"))
+        return shown
 
     def begin_flush(self) -> FlushTarget | None:
         """Return what a flush has to wait for, None if there is nothing; what was refused is tried once more."""

@@ -11,7 +11,7 @@ import redis
 from redis_counters.errors import CounterError, SchemaMismatch, Unavailable, WrongType
 from redis_counters.protocol.keyed.batch import KeyedBatches
 from redis_counters.protocol.keyed.calls import Call, Has, Like, Once, Seed
-from redis_counters.protocol.keyed.key_shards import HOME_AGE
+from redis_counters.protocol.keyed.key_shards import KNOWN_FOR_S
 from redis_counters.protocol.read.cache import FetchLease
 from redis_counters.protocol.read.fetch import Reads
 from redis_counters.protocol.wire.commands import Command, ErrorReply, Script
@@ -135,7 +135,7 @@ def test_a_home_is_asked_for_now_and_then(client: Client) -> None:
     assert client.scripts().count(Script.KEYED_OPEN) == 1
     client.do(once("d"))
     assert Script.KEYED_OPEN not in client.scripts()
-    client.time += HOME_AGE
+    client.time += KNOWN_FOR_S
     client.do(once("e"))
     assert client.scripts().count(Script.KEYED_OPEN) == 1
 
@@ -148,7 +148,7 @@ def test_looking_asks_for_homes_without_making_them(client: Client) -> None:
     client.do(Like(b"c", 1, b"+"))
     client.scripts()
     assert client.do(Has(b"c", 1), Has(b"c", 2), Has(b"d", 1)) == [1, 0, 0]
-    client.time += HOME_AGE
+    client.time += KNOWN_FOR_S
     assert client.do(Has(b"c", 1), Like(b"c", 2, b"+"), Has(b"d", 1))[0] == 1
     assert client.scripts().count(Script.KEYED_OPEN) == 1
 

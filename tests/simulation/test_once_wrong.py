@@ -16,7 +16,7 @@ RULES = (
     (25286, Break("", "write.history:History.applied_as_of", "if not self[s].answered and any(", "if False and any(")),
     (124292, Break("", "write.actor:Actor._acknowledge", "self._keep_applied(self.known_applied)", "pass")),
     (124292, Break("", "write.actor_set:ActorSet.keep_house", "and proved and not actor.state.healing", "and proved")),
-    (503015, Break("", "read.fetch:Reads._take", "and not _counted_apart(name, raws, told)", "")),
+    (503015, Break("", "read.fetch:Reads._take", "and not _counted_apart(name, raws, published)", "")),
     (719613, Break("", "journal.recovery:_actor", "journal_behind=head.behind", "journal_behind=False")),
     (9955, Break("", "read.fetch:Reads._ask_registries", "if found >= enough:", "if False:")),
     (174658, Break("", "write.taken_over:rest_of", "(gone or actor.state.journal_behind)", "gone")),

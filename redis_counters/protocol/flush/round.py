@@ -107,7 +107,7 @@ def _send_all(writer: Writer, clock: Callable[[], float], recorder: Recorder | N
                 denied.append((request, raw))
             else:
                 writer.answered(request, raw, clock())
-        if recorder is not None:  # what was acknowledged, so that a restart need not tell it again
+        if recorder is not None:  # what was acknowledged, so that a restart need not send it again
             yield RecordStep(recorder)
         command = writer.confirmation()
         if command is not None:

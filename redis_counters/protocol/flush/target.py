@@ -11,7 +11,7 @@ from redis_counters.protocol.write.writer import Writer
 
 
 class FlushTarget:
-    """All that was buffered when this was made; `reached` tells whether Redis has it.
+    """All that was buffered when this was made; `reached` says whether Redis has it.
 
     It is a position in each table's queue. What waits at a gate is passed over there; so if anything did, the target
     goes on with what waits then, and after that with what was let through.

@@ -48,7 +48,7 @@ class Changes:
     heads: list[tuple[int, Head]]
     slots: list[tuple[int, SlotKind, bytes, Slot]]
     slots_gone: list[tuple[int, SlotKind, bytes]]
-    flushes: list[tuple[int, int, int, Totals]]  # actor, seq, base, what it tells
+    flushes: list[tuple[int, int, int, Totals]]  # actor, seq, base, what it sends
     flushes_from: list[tuple[int, int]]  # actor, seq: earlier ones are forgotten
     gone: list[int]  # actors at their end
     early: list[tuple[SlotKind, bytes, int]]  # counted before the buckets are known
@@ -65,7 +65,7 @@ class StoredActor:
 
     head: Head
     slots: dict[tuple[SlotKind, bytes], Slot] = field(default_factory=dict)
-    flushes: dict[int, tuple[int, Totals]] = field(default_factory=dict)  # seq: base, what it tells
+    flushes: dict[int, tuple[int, Totals]] = field(default_factory=dict)  # seq: base, what it sends
 
 
 @dataclass

@@ -60,21 +60,21 @@ class KeyedBatches(KeyShards):
         confirmed: set[bytes] = set()
         yield from self.settle(calls)
         for _ in range(MAX_ATTEMPTS):
-            yield from self.find_homes(waiting, confirmed)
+            yield from self.find_key_shards(waiting, confirmed)
             requests = list(self._requests([call for call in waiting if call.open]))
             if requests:
                 answers = yield from asked([request.command for request in requests])
                 for request, raw in zip(requests, answers, strict=True):
                     self._take(request, raw)
             if self.doubtful:
-                self.homes.clear()
+                self.known.clear()
                 yield from self.reopen_namespace()
             waiting = [call for call in waiting if call.open]
             if not waiting:
                 break
         for call in waiting:
             call.error = Unavailable("the server's clock, or its registry, changes faster than it can be told of")
-        # A shard that was new though its counter was known: others may be gone too, and with shard 0 what it tells.
+        # A shard that was new though its counter was known: others may be gone too, and with shard 0 what it says.
         renewed = {call.name for call in calls if isinstance(call, (Once, Like)) and call.answer == b"2"} - confirmed
         yield from self.open(renewed)
 
@@ -90,10 +90,10 @@ class KeyedBatches(KeyShards):
             if isinstance(call, Plain):
                 yield Request(Command(None, (call.key,), call.args, call.verb), -1, [call])
                 continue
-            home = self.homes.get(call.name)
-            if home is None and not isinstance(call, Seed):
+            known = self.known.get(call.name)
+            if known is None and not isinstance(call, Seed):
                 continue  # forgotten since: the next attempt looks for it
-            shard = 0 if home is None or isinstance(call, Seed) else call.hash % home.shards
+            shard = 0 if known is None or isinstance(call, Seed) else call.hash % known.shards
             if (found := shards.get((call.name, shard))) is None:
                 found = shards[call.name, shard] = keys.shard_key(call.name, shard)
             bucket, key = found
@@ -104,9 +104,9 @@ class KeyedBatches(KeyShards):
         for (kind, bucket, apart), group in groups.items():
             for part in pieces(group, MAX_ITEMS):
                 if kind is Has:
-                    told = [call.user for call in part if isinstance(call, Has)]
+                    members = [call.user for call in part if isinstance(call, Has)]
                     assert isinstance(apart, bytes)
-                    yield Request(Command(None, (apart,), told, b"SMISMEMBER"), bucket, part)
+                    yield Request(Command(None, (apart,), members, b"SMISMEMBER"), bucket, part)
                 else:
                     yield Request(self._script(kind, bucket, part, places), bucket, part)
 

@@ -46,9 +46,9 @@ class Call:
 
     def checked(self) -> object:
         """Return the answer. Raises the error."""
-        if isinstance(self.error, Unavailable):  # one for all that went together: each tells of its own call
-            told = reworded(self.error, f"{self.what} {quoted(self.name)}: {self.error}{self.then}")
-            raise with_outcome(told, self.outcome) from self.error.__cause__
+        if isinstance(self.error, Unavailable):  # one for all that went together: each has an error of its own
+            error = reworded(self.error, f"{self.what} {quoted(self.name)}: {self.error}{self.then}")
+            raise with_outcome(error, self.outcome) from self.error.__cause__
         if self.error is not None:
             raise self.error
         return self.answer

@@ -26,8 +26,8 @@ Steps = Generator[list[Command], list[object], T]
 
 MAX_ITEMS = 500  # calls, or names, that one script takes
 MAX_ATTEMPTS = 5  # to guess the slice, or to find a registry
-MOST_HOMES = 10_000  # names whose key shards are remembered; the oldest go first
-HOME_AGE = 60.0  # seconds until they are asked for again
+MAX_KNOWN = 10_000  # names whose key shards are remembered; the oldest go first
+KNOWN_FOR_S = 60.0  # seconds until they are asked for again
 
 
 class KeyShard(NamedTuple):
@@ -43,7 +43,7 @@ class KeyShards:
     def __init__(self, reads: Reads) -> None:
         self.reads = reads
         self.writer = reads.writer
-        self.homes: dict[bytes, KeyShard] = {}
+        self.known: dict[bytes, KeyShard] = {}
         self.lost: set[int] = set()  # buckets without a registry
         self.doubtful = False  # one was lost just now: the namespace's record may be lost with it
 
@@ -69,14 +69,14 @@ class KeyShards:
         (raw,) = yield from asked([open_namespace(writer.settings, self.keys.buckets)])
         writer.settle(opened_keys(raw, writer.settings), self.reads.clock())
 
-    def find_homes(self, calls: Iterable[Call], confirmed: set[bytes]) -> Steps[None]:
+    def find_key_shards(self, calls: Iterable[Call], confirmed: set[bytes]) -> Steps[None]:
         """The key shards of all names are known; calls of names for which they cannot be have their outcome."""
         now = self.reads.clock()
         missing: dict[bytes, bool] = {}  # and whether something is to be written
         for call in calls:
             if call.open and isinstance(call, (Once, Like, Has)):
-                home = self.homes.get(call.name)
-                if home is None or home.until <= now:
+                known = self.known.get(call.name)
+                if known is None or known.until <= now:
                     missing[call.name] = missing.get(call.name, False) or not isinstance(call, Has)
         if not missing:
             return
@@ -136,7 +136,7 @@ class KeyShards:
         for name, raw in zip(names, answers, strict=True):
             if raw is None:
                 absent.add(name)
-                self.homes.pop(name, None)
+                self.known.pop(name, None)
             elif isinstance(raw, ErrorReply):
                 errors[name] = refused(name, raw, None)
             elif isinstance(raw, NoAnswer):
@@ -145,16 +145,16 @@ class KeyShards:
                 self._learn(name, raw if isinstance(raw, bytes) else str(raw).encode(), errors)
         return absent
 
-    def _learn(self, name: bytes, told: bytes, errors: dict[bytes, CounterError]) -> None:
-        self.homes.pop(name, None)
-        if told.startswith(b"!"):
-            errors[name] = refused(name, ErrorReply(told[1:].decode("utf-8", "replace")), Script.KEYED_OPEN)
-        elif not told.isdigit() or not 1 <= int(told) <= MAX_SHARDS:
-            errors[name] = WrongType(f"counter {quoted(name)}: {quoted(told[:40])} key shards", counter=name)
+    def _learn(self, name: bytes, answer: bytes, errors: dict[bytes, CounterError]) -> None:
+        self.known.pop(name, None)
+        if answer.startswith(b"!"):
+            errors[name] = refused(name, ErrorReply(answer[1:].decode("utf-8", "replace")), Script.KEYED_OPEN)
+        elif not answer.isdigit() or not 1 <= int(answer) <= MAX_SHARDS:
+            errors[name] = WrongType(f"counter {quoted(name)}: {quoted(answer[:40])} key shards", counter=name)
         else:
-            self.homes[name] = KeyShard(int(told), self.reads.clock() + HOME_AGE)
-            for oldest in list(islice(self.homes, max(0, len(self.homes) - MOST_HOMES))):
-                del self.homes[oldest]
+            self.known[name] = KeyShard(int(answer), self.reads.clock() + KNOWN_FOR_S)
+            for oldest in list(islice(self.known, max(0, len(self.known) - MAX_KNOWN))):
+                del self.known[oldest]
 
     def generation(self, bucket: int) -> bytes:
         """Return the generation of a registry that is to be made; none, as long as there is one."""

@@ -127,10 +127,10 @@ class Reads(ReadCache):
         # Up to a tenth less, by chance, so that processes do not refresh in step.
         fresh_until = taken + writer.settings.max_age * (1 - 0.1 * self.chance())
         as_of = self.wall()
-        every, told = self._places(names), None
+        every, own = self._places(names), None
         if self.router.keys is not None and writer.accumulator.accepted:
-            told = [acknowledged(self.router.buckets, places) for places in every]
-        return PageRead(names, every, told, self.sums, taken, as_of, fresh_until, writer.drops, self.router.epoch)
+            own = [acknowledged(self.router.buckets, places) for places in every]
+        return PageRead(names, every, own, self.sums, taken, as_of, fresh_until, writer.drops, self.router.epoch)
 
     def _forget_shards(self) -> None:
         """Of counters that are neither read nor counted at present, numbers of shards are not kept for ever."""
@@ -271,15 +271,15 @@ class Reads(ReadCache):
             except Refused as error:
                 refused[name] = _refused_shard(error, name, places, raws)
                 continue
-            _raws, counted, told = found
+            _raws, counted, published = found
             snapshot.counted = snapshot.counted + counted if first else counted
             if own is not None:
                 for (bucket, key), raw in zip(places, raws, strict=True):
                     snapshot.take_own(own[bucket].actors, key, raw, records, doubts)
-            if told > 1:
-                learned.learn(name, told)
-            if not first and told < len(places) and not _counted_apart(name, raws, told):
-                self.router.follow(name, told)
+            if published > 1:
+                learned.learn(name, published)
+            if not first and published < len(places) and not _counted_apart(name, raws, published):
+                self.router.follow(name, published)
             if not learned.single and learned.of(name) > len(snapshot.places):  # a handle may have asked for more too
                 if not first:
                     snapshot.copies = copies_in(pairs_of(raws[0], name))
@@ -307,14 +307,14 @@ def _refused_shard(error: Refused, name: bytes, places: Sequence[Place], raws: S
     return of_shard(places[0][1], error)  # of the number of shards, which the first one tells
 
 
-def _counted_apart(name: bytes, raws: Sequence[object], told: int) -> bool:
-    """True if a shard beyond those that shard 0 tells of counts what shard 0 has no copy of.
+def _counted_apart(name: bytes, raws: Sequence[object], published: int) -> bool:
+    """True if a shard beyond those that shard 0 speaks of counts what shard 0 has no copy of.
 
     Then the counter was not given fewer shards: a fail-over has taken back what shard 0 said, and it will be
     published again.
     """
     copies = copies_in(pairs_of(raws[0], name))
-    return any(added_up(name, [raw], shard, copies)[1] for shard, raw in enumerate(raws[told:], told))
+    return any(added_up(name, [raw], shard, copies)[1] for shard, raw in enumerate(raws[published:], published))
 
 
 def _count_of(answer: object) -> int:

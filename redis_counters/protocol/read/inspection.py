@@ -18,7 +18,7 @@ from redis_counters.protocol.wire.marks import seen_field
 from redis_counters.protocol.wire.namespace import look_up_namespace
 from redis_counters.protocol.wire.refusals import MAX_NAMED, of_shard
 from redis_counters.protocol.wire.registry import is_actor, milliseconds_of, record_of, time
-from redis_counters.protocol.wire.shard_counts import check_told
+from redis_counters.protocol.wire.shard_counts import check_published
 from redis_counters.protocol.wire.shard_fields import pairs_of
 from redis_counters.protocol.wire.values import Name, name_bytes, name_shown
 
@@ -109,7 +109,7 @@ def inspect(reads: Reads, name: Name) -> Generator[list[Command], list[object], 
                 (raw,) = list_of(raw, 1)
             fields = dict(pairs_of(raw, raw_name))
             found = parse(fields)
-            check_told(found.shards)
+            check_published(found.shards)
             if not shard:
                 copies = copies_in(fields.items())
                 shards = max(shards, found.shards)
@@ -130,10 +130,10 @@ def inspect(reads: Reads, name: Name) -> Generator[list[Command], list[object], 
     inspection = Inspection(name_shown(raw_name), shards, value, parts, actors, regions)
     if refused:
         first = refused[0]
-        told = reworded(first, "; ".join(map(str, refused[:MAX_NAMED])))
-        told.keys = tuple(key for each in refused for key in each.keys)
-        told.inspection = inspection if parts else None
-        raise told
+        reported = reworded(first, "; ".join(map(str, refused[:MAX_NAMED])))
+        reported.keys = tuple(key for each in refused for key in each.keys)
+        reported.inspection = inspection if parts else None
+        raise reported
     return inspection
 
 
@@ -151,10 +151,10 @@ def _regions(
     marks = [keys.marks(bucket) for bucket in sorted({part.bucket for part in parts})]
     fields = [seen_field(region) for region in others]
     asked = [hmget(meta_key(keys.namespace), (b"region",)), time(marks[0])]
-    meta, at, *told = yield [*asked, *(hmget(key, fields) for key in marks)]
+    meta, at, *answers = yield [*asked, *(hmget(key, fields) for key in marks)]
     ((own,), now) = list_of(meta, 1), _seconds(at)
     found = {_shown(own if isinstance(own, bytes) else b""): RegionView(values.get(b"", 0), None)}
-    for region, *times in zip(others, *(list_of(raw, len(fields)) for raw in told), strict=True):
+    for region, *times in zip(others, *(list_of(raw, len(fields)) for raw in answers), strict=True):
         known = [int(at) for at in times if isinstance(at, bytes) and at.isdigit()]
         as_of = min(known) / 1000 if len(known) == len(times) else None
         age = max(0.0, now - as_of) if now is not None and as_of is not None else None

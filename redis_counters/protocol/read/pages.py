@@ -21,13 +21,13 @@ class PageRead:
     """
 
     __slots__ = (
+        "_acknowledged",
         "_as_of",
         "_drops",
         "_epoch",
         "_fresh_until",
         "_places",
         "_sums",
-        "_told",
         "as_before",
         "crowded",
         "names",
@@ -40,7 +40,7 @@ class PageRead:
         self,
         names: list[bytes],
         places: list[list[Place]],
-        told: list[Mapping[Slot, int]] | None,
+        acknowledged: list[Mapping[Slot, int]] | None,
         sums: ParsedCache,
         taken: float,
         as_of: float,
@@ -57,7 +57,7 @@ class PageRead:
         self.values: list[CounterValue] = []
         self.crowded = False  # then there are many fields in one of them
         self._places = places
-        self._told = told  # what is acknowledged of own slots
+        self._acknowledged = acknowledged  # what is acknowledged of own slots
         self._sums = sums
 
     def keys(self) -> list[bytes]:
@@ -85,8 +85,8 @@ class PageRead:
                 snapshot.value = value = made_value(found[1], as_of, 0)
                 snapshot.epoch = self._epoch
                 values.append(value)
-        if self._told is not None:
-            for snapshot, told in zip(snapshots, self._told, strict=True):
-                snapshot.acknowledged = told
+        if self._acknowledged is not None:
+            for snapshot, acknowledged in zip(snapshots, self._acknowledged, strict=True):
+                snapshot.acknowledged = acknowledged
         self.crowded = bool(as_before) and max(map(len, as_before)) >= CROWD
         self.snapshots = snapshots

@@ -32,7 +32,7 @@ from redis_counters.protocol.wire.keys import KeySpace
 from redis_counters.protocol.wire.namespace import look_up_namespace
 from redis_counters.protocol.wire.refusals import of_counter, of_shard, raise_refused
 from redis_counters.protocol.wire.replies import BadReply
-from redis_counters.protocol.wire.shard_counts import check_told
+from redis_counters.protocol.wire.shard_counts import check_published
 from redis_counters.protocol.wire.shard_fields import pairs_of
 from redis_counters.protocol.write.writer import Writer
 
@@ -65,16 +65,16 @@ def take_away(reads: Reads, name: bytes, taken: Taken, *, delete: bool) -> Steps
     (raw,) = all_answered((yield [hgetall(keys.shard_key(name, 0)[1])]))
     try:
         fields = dict(pairs_of(raw, name))
-        told, copies = parse(fields).shards, copies_in(fields.items())
-        check_told(told)
+        published, copies = parse(fields).shards, copies_in(fields.items())
+        check_published(published)
     except (Refused, ValueError) as error:
         raise of_shard(keys.shard_key(name, 0)[1], error) from None
     if fields.get(b"z", b"-") != b"-":  # a narrowing has begun: what it copies from now on would come back
         bucket, key = keys.shard_key(name, 0)
         shard0 = (keys.registries[bucket], keys.index(bucket), key)
-        (raw,) = yield [Command(Script.SHARDS_WIDEN, shard0, (writer.router.mint()[:5].encode(), told))]
+        (raw,) = yield [Command(Script.SHARDS_WIDEN, shard0, (writer.router.mint()[:5].encode(), published))]
         raise_refused(reply_of(raw, Script.SHARDS_WIDEN), key)
-    width = max(writer.router.shards.of(name), told, copied_shards(copies))
+    width = max(writer.router.shards.of(name), published, copied_shards(copies))
     others = list(range(1, width))
     refused: list[CounterError] = []
     done: list[int] = []
@@ -105,10 +105,10 @@ def flushed_before(name: bytes, *, delete: bool) -> Iterator[None]:
     try:
         yield
     except CounterError as error:
-        told = reworded(
+        reported = reworded(
             error, f"counter {quoted(name)} was not {_done(delete)}, as the flush before it failed: {error}"
         )
-        raise with_outcome(told, Outcome.NOT_APPLIED) from error.__cause__ or error
+        raise with_outcome(reported, Outcome.NOT_APPLIED) from error.__cause__ or error
 
 
 def _done(delete: bool) -> str:
@@ -122,9 +122,9 @@ def with_taken(error: E, name: bytes, taken: Taken) -> E:
     if not taken.shards:
         return error
     shards = "1 shard" if taken.shards == 1 else f"{taken.shards} shards"
-    told = reworded(error, f"{error}; taken away all the same, in {shards}: {taken.amount}")
-    told.taken = taken.amount
-    return told if told.outcome is Outcome.APPLIED else with_outcome(told, Outcome.UNKNOWN)
+    reported = reworded(error, f"{error}; taken away all the same, in {shards}: {taken.amount}")
+    reported.taken = taken.amount
+    return reported if reported.outcome is Outcome.APPLIED else with_outcome(reported, Outcome.UNKNOWN)
 
 
 def _shard_reset(keys: KeySpace, name: bytes, shard: int, *, delete: bool) -> Command:

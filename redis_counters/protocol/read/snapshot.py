@@ -74,7 +74,7 @@ class Snapshot:
         """It holds what Redis has of own slots in a shard.
 
         ``doubts`` gets those that are absent though Redis may know of them, or lower than what it acknowledged: they
-        were deleted, folded or lost, which only the actor's record tells.
+        were deleted, folded or lost, which only the actor's record says.
         """
         for actor in actors:
             plus, minus, _ = actor.tables
@@ -104,7 +104,7 @@ class Snapshot:
                     doubtful = actor.highest_sent(table.kind, key) > had or (had > 0 and key not in table.absent)
                 if doubtful and actor.owner not in records.lost and actor.owner not in records.folded:
                     slots = doubts.setdefault(actor.owner, (actor, []))[1]
-                    if had:  # what Redis was told of since then may be there by now
+                    if had:  # what Redis got since then may be there by now
                         slots.append((table, key))
 
     def lacks(self, owner: bytes, table: SlotTotals, key: bytes) -> tuple[int, int]:
@@ -121,9 +121,9 @@ class Snapshot:
             self.acknowledged = {place: n for place, n in self.acknowledged.items() if place[1] in folded}
 
     def twice(self, buckets: list[ActorSet]) -> int:
-        """Return how much of what it lacks of own slots a peer had told already: that is counted in it.
+        """Return how much of what it lacks of own slots a peer had sent already: that is counted in it.
 
-        A fail-over took it back here, and the peer's copy has brought it back before we have told it again.
+        A fail-over took it back here, and the peer's copy has brought it back before we have sent it again.
         """
         found = 0
         for (key, kind), excess in self.excess.items():

@@ -9,13 +9,15 @@ from redis_counters.crdt.shard_copies import Copies, beyond, copies_in
 from redis_counters.crdt.shard_fields import entries_of, scan, value_of
 from redis_counters.errors import WrongType, quoted
 from redis_counters.protocol.wire.replies import BadReply
-from redis_counters.protocol.wire.shard_counts import check_told
+from redis_counters.protocol.wire.shard_counts import check_published
 from redis_counters.protocol.wire.shard_fields import pairs_of
 
 MAX_KEPT_BYTES = 4_000_000  # bytes, about, of fields that are kept; 1,000 names of nine fields take a quarter of it
 MAX_BYTES_OF_NAME = 40_000  # the same of one name
 
-Sum = tuple[Sequence[object], int, int]  # shards' fields as they came, what they count, how many shards they tell of
+Sum = tuple[
+    Sequence[object], int, int
+]  # shards' fields as they came, what they count, how many shards they say there are
 
 
 class ParsedCache:
@@ -67,10 +69,10 @@ def added_up(name: bytes, raws: Sequence[object], first: int = 0, copies: Copies
     counted, shards = 0, 1
     try:
         for shard, raw in enumerate(raws, first):
-            plus, minus, told, _, special = found = scan(pairs_of(raw, name))
-            if told > 1:
-                check_told(told)
-                shards = max(shards, told)
+            plus, minus, published, _, special = found = scan(pairs_of(raw, name))
+            if published > 1:
+                check_published(published)
+                shards = max(shards, published)
             if shard == 0 and len(raws) > 1:
                 copies = copies_in(pairs_of(raw, name))
             if shard and copies:

@@ -25,7 +25,7 @@ from redis_counters.protocol.wire.answers import list_of
 from redis_counters.protocol.wire.commands import Command, hmget
 from redis_counters.protocol.wire.keys import KeySpace
 from redis_counters.protocol.wire.registry import is_actor
-from redis_counters.protocol.wire.shard_counts import MAX_SHARDS, check_told
+from redis_counters.protocol.wire.shard_counts import MAX_SHARDS, check_published
 from redis_counters.protocol.wire.shard_fields import ask_for, pairs_of
 from redis_counters.protocol.wire.values import name_shown
 from redis_counters.protocol.write.frequent import PERIOD_S
@@ -88,8 +88,8 @@ class Growth:
         writer, names, self._pause = self.writer, self.writer.frequent.take(), 0.0
         keys = writer.router.keys
         assert keys is not None  # something was flushed
-        told = yield [hmget(keys.shard_key(name, 0)[1], (b"k",)) for name in names]
-        for name, raw in zip(names, told, strict=True):
+        answers = yield [hmget(keys.shard_key(name, 0)[1], (b"k",)) for name in names]
+        for name, raw in zip(names, answers, strict=True):
             shards = _told(raw)
             if shards > 1:
                 writer.router.shards.learn(name, shards)
@@ -160,9 +160,9 @@ def shards_for(rate: float, shard_rate: float, buckets: int) -> int:
 def _told(raw: object) -> int:
     """Return the number of shards that is published in shard 0, 1 if there is none of use."""
     try:
-        (told,) = list_of(raw, 1)
-        shards = int(told) if isinstance(told, bytes) and told.isdigit() else 1
-        check_told(shards)
+        (published,) = list_of(raw, 1)
+        shards = int(published) if isinstance(published, bytes) and published.isdigit() else 1
+        check_published(shards)
     except (CounterError, ValueError):
         return 1
     return shards

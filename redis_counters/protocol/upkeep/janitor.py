@@ -108,8 +108,8 @@ def repair(keys: KeySpace, upkeep: Upkeep, report: JanitorReport, shards: Collec
             actors = sorted(actors_in(page[1])) if page is not None else []
             if actors:
                 (raw,) = yield [hmget(plan.registry, actors)]
-                told = zip(actors, list_of(raw, len(actors)), strict=True)
-                records = [record for actor, text in told if (record := record_of(actor, text)) is not None]
+                answered = zip(actors, list_of(raw, len(actors)), strict=True)
+                records = [record for actor, text in answered if (record := record_of(actor, text)) is not None]
                 yield from _reap(bucket, plan, records, upkeep, now, report)
                 plan.closed = {r.actor for r in records if r.state == b"c" and now - r.seen > upkeep.delay}
                 may = plan.closed | {r.actor for r in records if r.state == b"f"}
@@ -136,11 +136,11 @@ def _plan(
     folded: dict[bytes, ActorRecord] = {}
     while True:
         (raw,) = yield [hscan(registry, cursor, CHUNK_SIZE)]
-        told = scanned(raw, fields=True)
-        if told is None:  # of another type: left alone
+        scan = scanned(raw, fields=True)
+        if scan is None:  # of another type: left alone
             plan.whole = False
             break
-        cursor, page = told[0], RegistryPage(pairs_of(told[1], b""))
+        cursor, page = scan[0], RegistryPage(pairs_of(scan[1], b""))
         generation, walked = page.generation or generation, page.walked or walked
         if dry_run:
             silent = [(bucket, record.actor) for record in page.records if _silent(record, upkeep, now)]

@@ -59,8 +59,8 @@ def _servers(keys: KeySpace, buckets: Collection[int]) -> Generator[list[Command
 def _run_of(raw: object) -> bytes:
     if isinstance(raw, dict):
         return str(raw.get("run_id", "")).encode()
-    told = re.search(rb"run_id:(\w+)", raw) if isinstance(raw, bytes) else None
-    return told[1] if told is not None else b""
+    found = re.search(rb"run_id:(\w+)", raw) if isinstance(raw, bytes) else None
+    return found[1] if found is not None else b""
 
 
 def _shards_pattern(namespace: bytes) -> bytes:

@@ -56,9 +56,9 @@ def widen(keys: KeySpace, names: Iterable[bytes], shards: int, mint: Callable[[]
             (raw,) = yield [Command(Script.SHARDS_WIDEN, named, args)]
             reply = reply_of(raw, Script.SHARDS_WIDEN)
             for n, (name, key) in enumerate(zip(some, shards0, strict=True)):
-                told = reply.text(n)
-                if told.startswith(b"!"):
-                    found[name] = refusal(key, told[1:].decode("utf-8", "replace"))
+                text = reply.text(n)
+                if text.startswith(b"!"):
+                    found[name] = refusal(key, text[1:].decode("utf-8", "replace"))
                 else:
                     found[name] = reply.number(n)
     return found

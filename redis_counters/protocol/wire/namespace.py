@@ -43,11 +43,11 @@ def settled_keys(values: Sequence[object], settings: Settings) -> KeySpace:
         shown = schema.decode("utf-8", "replace")
         raise SchemaMismatch(f"namespace {name!r} has schema {shown!r}, this version knows {SCHEMA}")
     if region != settings.region and settings.region != ANY_REGION:
-        told, asked = (each.decode("utf-8", "replace") for each in (region, settings.region))
+        found, asked = (each.decode("utf-8", "replace") for each in (region, settings.region))
         way_out = ""
         if region == ANY_REGION:
             way_out = f"; the first exchange names it (redis-counters exchange --region {asked}=URL --region ...)"
-        raise SchemaMismatch(f"namespace {name!r} belongs to region {told!r}, not {asked!r}{way_out}")
+        raise SchemaMismatch(f"namespace {name!r} belongs to region {found!r}, not {asked!r}{way_out}")
     if not buckets.isdigit() or len(buckets) > 5 or not 1 <= int(buckets) <= MAX_BUCKETS:
         raise SchemaMismatch(f"namespace {name!r} has {buckets.decode('utf-8', 'replace')[:40]!r} buckets")
     return KeySpace(settings.namespace, int(buckets))

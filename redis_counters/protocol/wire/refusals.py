@@ -119,11 +119,11 @@ def of_shard(key: bytes, error: Refused | ValueError) -> Refused:
 def of_many(errors: dict[bytes, Refused], values: Mapping[bytes, CounterValue]) -> Refused:
     """Return the error for a read of many counters of which some are refused: it has the values of the others."""
     first, *more = errors.values()
-    told = [str(error) for error in (first, *more[: MAX_NAMED - 1])]
+    texts = [str(error) for error in (first, *more[: MAX_NAMED - 1])]
     if len(errors) > MAX_NAMED:
-        told.append(f"and {len(errors) - MAX_NAMED:,} more")
+        texts.append(f"and {len(errors) - MAX_NAMED:,} more")
     keys = [key for error in errors.values() for key in error.keys]
-    found = type(first)("; ".join(told), counter=first.counter, keys=keys)
+    found = type(first)("; ".join(texts), counter=first.counter, keys=keys)
     found.errors = {name: error for name, error in errors.items()}  # noqa: C416 - of another type
     found.values = {name: value for name, value in values.items()}  # noqa: C416 - of another type
     return found

@@ -134,11 +134,11 @@ def all_records(registries: Sequence[bytes]) -> Generator[list[Command], list[ob
         while not begun or cursor != b"0":
             begun = True
             (raw,) = yield [hscan(registry, cursor, CHUNK_SIZE)]
-            told = scanned(raw, fields=True)
-            if told is None:
+            page = scanned(raw, fields=True)
+            if page is None:
                 break
-            cursor = told[0]
+            cursor = page[0]
             found.update(
-                ((bucket, record.actor), (bucket, record)) for record in RegistryPage(pairs_of(told[1], b"")).records
+                ((bucket, record.actor), (bucket, record)) for record in RegistryPage(pairs_of(page[1], b"")).records
             )
     return now, list(found.values())

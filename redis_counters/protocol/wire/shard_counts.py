@@ -27,7 +27,7 @@ def check_shards(option: str, shards: int) -> int:
     return int(shards)  # of an enumeration, too
 
 
-def check_told(shards: int) -> None:
+def check_published(shards: int) -> None:
     """Raises ValueError for a number of shards that a counter of ours never has."""
     if shards > MAX_SHARDS:
         raise ValueError(f"field b'k' holds {shards}, which is more than {MAX_SHARDS} shards")

@@ -314,5 +314,5 @@ class Actor:
         return plus, minus
 
     def _applied(self, kind: SlotKind) -> dict[bytes, int]:
-        """Return what Redis held as of `base`: what is acknowledged, but for the time that all is told again."""
+        """Return what Redis held as of `base`: what is acknowledged, but for the time that all is sent again."""
         return self.tables[kind].acknowledged if self.known_applied is None else self.known_applied[kind]

@@ -61,7 +61,7 @@ class History(dict[int, Chunk]):
     ) -> tuple[Applied, bool] | None:
         """Return the totals that Redis held when it had recorded ``seq``, and whether that is exact.
 
-        ``held``: what it held as of ``base``. None: that is too far back to tell. ``suspects``: what Redis refuses now.
+        ``held``: what it held as of ``base``. None: that is too far back to know. ``suspects``: what Redis refuses now.
         A flush that had no answer may have been refused these, or whatever was refused in another one: they count as
         applied, and it is not exact.
         """
@@ -88,8 +88,8 @@ class History(dict[int, Chunk]):
                         exact = False
             for s in reversed(new):
                 if s > common:
-                    told = self[s].applied(kind)
-                    applied[kind].update(told)
-                    if not self[s].answered and any((kind, key) in suspects for key in told):
+                    applied_by_it = self[s].applied(kind)
+                    applied[kind].update(applied_by_it)
+                    if not self[s].answered and any((kind, key) in suspects for key in applied_by_it):
                         exact = False
         return applied, exact

@@ -1,4 +1,4 @@
-"""Looks: plain reads of own actors' records, to notice lost counts where no error tells of them.
+"""Looks: plain reads of own actors' records, to notice lost counts where no error says so.
 
 A fail-over, a restart without persistence or FLUSHALL may happen without any error here: redis-py connects anew in
 silence, and a proxy keeps the connection. An actor that has something to send learns of the loss by the answer. For the
