@@ -101,3 +101,41 @@ def test_children_look_up_while_threads_do() -> None:
         over.set()
         for thread in threads:
             thread.join(10)
+
+
+GARBAGE = """
+import gc, threading, time
+from redis_counters.drivers.process import fork_hooks
+
+class Cycle:
+    def __init__(self):
+        self.itself, self.local = self, threading.local()
+        self.local.value = 1
+
+for more in range(40):
+    over = threading.Event()
+    threads = [threading.Thread(target=over.wait) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    gc.collect()
+    gc.disable()
+    time.sleep(0.01)  # all of them wait
+    garbage = [Cycle() for _ in range(3)]
+    del garbage
+    gc.set_threshold(gc.get_count()[0] + more)  # a collection begins that many objects from now
+    gc.enable()
+    fork_hooks._before_fork()
+    assert gc.isenabled()
+    over.set()
+    for thread in threads:
+        thread.join()
+gc.disable()
+fork_hooks._before_fork()
+assert not gc.isenabled()
+"""
+
+
+def test_garbage_is_not_collected_within_the_look() -> None:
+    """Where it is thread-local values, CPython 3.11 would wait for a lock that it has itself, for ever."""
+    done = program(GARBAGE, timeout=30)
+    assert done.returncode == 0, done.stderr

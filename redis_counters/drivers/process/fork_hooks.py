@@ -13,6 +13,7 @@ looking and forking; to close it, all that connects would have to take a lock, o
 from __future__ import annotations
 
 import encodings.idna  # noqa: F401
+import gc
 import os
 import socket
 import sys
@@ -20,6 +21,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from types import FrameType
 from typing import Protocol
 
 from redis_counters.drivers.clock import monotonic
@@ -99,7 +101,21 @@ def _before_fork() -> None:
 
 def _somebody_looks_up() -> bool:
     own = threading.get_ident()
-    return any(frame.f_code is _look_up for ident, frame in sys._current_frames().items() if ident != own)
+    return any(frame.f_code is _look_up for ident, frame in _current_frames().items() if ident != own)
+
+
+def _current_frames() -> dict[int, FrameType]:
+    """Return the frame of each thread, without a collection of garbage meanwhile.
+
+    In CPython 3.11 one may begin within the call and wait for a lock that the call holds: for ever (gh-106883).
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return sys._current_frames()
+    finally:
+        if collects:
+            gc.enable()
 
 
 if hasattr(os, "register_at_fork"):
