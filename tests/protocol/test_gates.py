@@ -87,3 +87,23 @@ def test_a_number_of_shards_that_stays_refused_keeps_the_gate_shut(any_server: R
             hand.round()
         assert hand.writer.outstanding.pending() == {"x": counted}
         assert hand.client.hgetall(hand.key(b"x", 3)) == {}
+
+
+def test_what_was_refused_waits_for_its_number_when_it_is_retried(any_server: RealServer) -> None:
+    """A call of flush() retries what Redis refused: nothing gets into a shard before shard 0 tells of it."""
+    hand = ByHand(any_server.client(), choice=3, shards=4)
+    hand.client.set(hand.key(b"x"), "text")
+    hand.count(b"x", 1)
+    for _ in range(3):
+        hand.round()
+    assert hand.writer.outstanding.refusals()
+    for _ in range(2):
+        hand.writer.outstanding.retry_refused()
+        hand.round()
+        assert hand.client.hgetall(hand.key(b"x", 3)) == {}
+    hand.client.delete(hand.key(b"x"))
+    hand.writer.outstanding.retry_refused()
+    for _ in range(2):
+        hand.round()
+    assert hand.writer.clean
+    assert truth(any_server, ["x"]) == {b"x": 1}

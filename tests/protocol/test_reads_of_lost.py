@@ -10,6 +10,7 @@ import pytest
 
 from redis_counters.protocol.read.fetch import Reads
 from tests.protocol.by_hand import ByHand, run
+from tests.protocol.test_refused_after_failover import taken_back
 from tests.servers import RealServer
 
 DEPTH = 3  # questions of a read that something may come before; in most orders it has no more
@@ -103,3 +104,23 @@ def test_a_flush_is_answered_before_the_record_is(any_server: RealServer) -> Non
         asking.send(records)
     assert stop.value.value == {b"x": 0}
     assert not any(actor.state.probe_due for actor in process.hand.writer.router.actors())
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_peer_gives_back_what_a_fail_over_took(any_server: RealServer, sign: int) -> None:
+    """Before this process has sent it again: the peer's copy has it, so it is not added to that."""
+    client: Any = any_server.client()
+    process = Process(client)
+    key = process.hand.key(b"x")
+    process.hand.count(b"x", 4 * sign)
+    process.flush()
+    state = {each: client.dump(each) for each in client.keys("*")}
+    process.hand.count(b"x", 6 * sign)
+    process.flush()
+    taken_back(client, state)
+    entry = b"@/%b%b" % (client.hget(key, "d"), b"+" if sign > 0 else b"-")
+    client.hset(key, entry, 9)  # of 10: the peer has not heard of the last one
+    assert process.read(()) == 10 * sign
+    process.flush()
+    process.flush()
+    assert process.read(()) == 10 * sign
