@@ -183,6 +183,20 @@ def test_a_registry_of_another_type_is_left_alone(any_server: RealServer) -> Non
     assert all(house.value(name) == 1 for name in names)
 
 
+def test_a_slot_that_is_not_folded_keeps_the_actors_of_its_bucket(any_server: RealServer) -> None:
+    """Redis refuses it, for it holds no count. Without its actor's record nothing would find it any more."""
+    house = House(any_server.client(), buckets=1)
+    _, actor = house.short_lived(b"spoilt")
+    house.short_lived(b"good")
+    house.client.hset(house.keys.shard_key(b"spoilt", 0)[1], actor + b"+", "many")
+    for _ in range(4):
+        house.age()
+        report = house.clean_up()
+    assert (report.refused, report.complete, report.cleaned) == (1, False, [])
+    assert house.states() == "ff"
+    assert house.value(b"good") == 1
+
+
 @pytest.mark.parametrize("changed", [False, True])
 def test_a_walk_that_ends_on_another_server_was_not_complete(any_server: RealServer, changed: bool) -> None:
     """A fail-over in between: nobody is forgotten because of it, for some keys were not seen."""
