@@ -148,6 +148,29 @@ def test_the_unanswered_goes_along_after_a_restart() -> None:
     assert flush.command.args[1] == 2
 
 
+def test_what_may_have_been_refused_is_not_taken_for_applied() -> None:
+    """A journal does not keep what Redis refused. After a fail-over somebody folds the actor: a loss is reported."""
+    writer, recorder, stored = made()
+    count(writer, b"x", 3)
+    for seq in (1, 2):
+        count(writer, b"y", 1)
+        writer.outstanding.retry_refused()
+        opened(writer) if seq == 1 else writer.new_round()
+        flush = writer.next_request(0.0)
+        assert flush is not None
+        x = flush.command.keys[2:].index(KEYS.shard_key(b"x", 0)[1]) + 1
+        writer.answered(flush, [b"OK", seq, x, b"WRONGTYPE"], 0.0)
+    assert keep(recorder, stored)
+    again = revive(stored, make_settings(journal="memory", buckets=1), KEYS, mint, 100.0).writer
+    for answer in ([b"OPEN", b"G.1.abcd", 1], [b"CLOSED", 1], [b"FOLDED", 1]):
+        again.new_round()
+        request = again.next_request(100.0)
+        assert request is not None
+        again.answered(request, answer, 100.0)
+    assert again.outstanding.pending() == {"y": 1}
+    assert again.uncertain == 1
+
+
 def test_lost_and_begun_anew() -> None:
     """All of it is recorded once more, to a journal that has nothing."""
     writer, recorder, stored = made()
