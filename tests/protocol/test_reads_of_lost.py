@@ -118,9 +118,18 @@ def test_a_peer_gives_back_what_a_fail_over_took(any_server: RealServer, sign: i
     process.hand.count(b"x", 6 * sign)
     process.flush()
     taken_back(client, state)
-    entry = b"@/%b%b" % (client.hget(key, "d"), b"+" if sign > 0 else b"-")
-    client.hset(key, entry, 9)  # of 10: the peer has not heard of the last one
+    half = b"+" if sign > 0 else b"-"
+    client.hset(key, b"@/" + client.hget(key, "d") + half, 9)  # of 10: the peer has not heard of the last one
+    client.hset(key, mapping={b"g.9.other" + half: 7, b"~g.9.other" + half: 7})  # deleted, and sent again
     assert process.read(()) == 10 * sign
     process.flush()
     process.flush()
     assert process.read(()) == 10 * sign
+
+
+def test_what_is_lost_and_there_by_turns_counts(any_server: RealServer) -> None:
+    """It is absent when the shard is read, and there when its record is, until the read takes what it has."""
+    process = Process(any_server.client())
+    process.count()
+    process.flush()
+    assert process.read(("lcfl", "cf") * 10) == process.counted
