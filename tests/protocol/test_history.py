@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redis_counters.protocol.write.flushes import Chunk
-from redis_counters.protocol.write.history import History
+from redis_counters.protocol.write.history import Applied, History
 from redis_counters.protocol.write.slot_totals import SlotKind
 
 X, Y = b"{rc:0}:c:0:x", b"{rc:0}:c:0:y"
@@ -24,7 +24,7 @@ def history(*, answered: bool) -> History:
 @pytest.mark.parametrize("seq", [1, 3])
 def test_what_was_not_answered_may_have_been_refused(seq: int) -> None:
     """Redis refuses x by now: an earlier flush, or a later one, that had no answer may have been refused it."""
-    held = ({X: 2, Y: 20}, {})
+    held: Applied = ({X: 2, Y: 20}, {})
     for answered in (False, True):
         for suspects in (frozenset[tuple[SlotKind, bytes]](), frozenset([(SlotKind.PLUS, X)])):
             found = history(answered=answered).applied_as_of(seq, 2, held, suspects)
