@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 import redis
+import redis.asyncio
 
 from redis_counters import Counters, UsageError
 from redis_counters.asyncio import Counters as AsyncioCounters
+from redis_counters.drivers import urls
 from tests.servers import RealServer
 
 WRONG = [
@@ -140,3 +142,17 @@ def test_other_words_for_certificates_are_refused(form: str) -> None:
     """What neither redis-py nor Celery knows is refused, as before."""
     with pytest.raises(UsageError):
         Counters.from_url(f"rediss://localhost:6379?ssl_cert_reqs={form}")
+
+
+@pytest.mark.parametrize("face", [Counters, AsyncioCounters])
+def test_what_was_started_for_a_wrong_option_is_stopped(face: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be a whole server (embedded://)."""
+    stopped: list[str] = []
+
+    def opening(url: str, *, asyncio: bool) -> urls.Opened:
+        return urls.Opened(redis.asyncio.Redis() if asyncio else redis.Redis(), lambda: stopped.append(url))
+
+    monkeypatch.setattr(urls, "open_url", opening)
+    with pytest.raises(UsageError, match="shards"):
+        face.from_url("embedded://", shards=0)
+    assert stopped == ["embedded://"]

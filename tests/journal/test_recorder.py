@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from redis_counters.errors import NotRecorded
+from redis_counters.protocol.flush.round import RecordStep, SendStep, run_flush
 from redis_counters.protocol.journal.changes import Stored
 from redis_counters.protocol.journal.recorder import Recorder
 from redis_counters.protocol.journal.recovery import revive
@@ -114,6 +116,28 @@ def test_an_actor_known_without_its_id_is_held() -> None:
     assert recorder.holds(actor)
     assert keep(recorder, stored)
     assert not recorder.holds(actor)
+
+
+def test_what_is_held_is_not_sent() -> None:
+    """A round goes on without it, while it cannot be recorded; the error says so."""
+    writer, recorder, stored = made()
+    writer.settle(KEYS, 0.0)
+    writer.memory_seen = True
+    count(writer, b"x", 3)
+    assert keep(recorder, stored)
+    opened(writer)
+    for works in (False, True):
+        steps, answer, sent = run_flush(writer, lambda: 0.0, recorder), None, list[object]()
+        while True:
+            try:
+                step = steps.send(answer)
+            except StopIteration:
+                break
+            if isinstance(step, SendStep):
+                sent.append(step.command.script)
+            answer = works and keep(recorder, stored) if isinstance(step, RecordStep) else [b"OK", 2]
+        assert sent == [Script.SLOTS_MERGE] * works
+        assert [type(error) for error in writer.errors] == [NotRecorded] * (not works)
 
 
 def test_what_the_journal_never_knew_is_not_held() -> None:

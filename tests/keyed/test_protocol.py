@@ -153,6 +153,16 @@ def test_looking_asks_for_homes_without_making_them(client: Client) -> None:
     assert client.scripts().count(Script.KEYED_OPEN) == 1
 
 
+def test_a_counter_that_was_deleted_by_hand_tells_of_its_key_shards_again(client: Client) -> None:
+    """Whichever of its shards a key counts in: others ask shard 0 for their number."""
+    client.do(*map(once, "abc"))
+    shard0 = KEYS.shard_key(b"c", 0)[1]
+    key = next(key for key in map(str, range(100)) if once(key).hash % 3)
+    client.redis.delete(*(KEYS.shard_key(b"c", shard)[1] for shard in range(3)))
+    assert client.do(once(key)) == [b"2"]
+    assert client.redis.hmget(shard0, "o", "k") == [b"3", b"3"]
+
+
 def test_a_lost_namespace_is_made_again(client: Client) -> None:
     """With its record, registries and homes; a record with other buckets is refused, and nothing is written."""
     client.do(once("k"), Like(b"l", 1, b"+"))

@@ -133,3 +133,16 @@ def test_what_is_lost_and_there_by_turns_counts(any_server: RealServer) -> None:
     process.count()
     process.flush()
     assert process.read(("lcfl", "cf") * 10) == process.counted
+
+
+def test_the_number_of_shards_is_lost(any_server: RealServer) -> None:
+    """A fail-over took it back, not what another process counted in the others: that is read as before."""
+    other = ByHand(any_server.client(), choice=3, buckets=1, shards=4)
+    other.count(b"x", 1)
+    for _ in range(2):
+        other.round()
+    process = Process(other.client)
+    assert process.read(()) == 1
+    other.client.hdel(other.key(b"x"), "k")
+    for _ in range(3):
+        assert process.read(()) == 1

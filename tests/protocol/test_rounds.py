@@ -124,3 +124,19 @@ def test_what_was_counted_before_the_first_answer_is_gone_through_once() -> None
     assert not early
     assert early.walks == 1
     assert sum(len(bucket.plus[0]) for bucket in writer.router.buckets) == 1_000
+
+
+def test_increments_that_keep_coming_do_not_hold_up_decrements(any_server: RealServer) -> None:
+    """Each round is cut after one flush, and finds a new name to increment."""
+    hand = ByHand(any_server.client(), buckets=1, max_batch=1)
+    hand.count(b"down", -1)
+    for number in range(4):
+        hand.count(b"up %d" % number, 1)
+        hand.writer.new_round()
+        request = hand.request()
+        while request is not None and request.command.script is not Script.SLOTS_MERGE:
+            hand.answer(request)
+            request = hand.request()
+        assert request is not None
+        hand.answer(request)
+    assert hand.value(b"down", 1) == -1
