@@ -30,24 +30,24 @@ class GCounter:
 
     @classmethod
     def bottom(cls) -> GCounter:
-        """Nothing counted by anyone."""
+        """Return the empty counter."""
         return cls()
 
     @property
     def value(self) -> int:
-        """The sum of the slots: all that this state knows of, never more than was counted."""
+        """The sum of the slots: all that this state knows, never more than was counted."""
         return sum(self.slots.values())
 
     def increment(self, actor: bytes, amount: int = 1) -> GCounter:
-        """The actor has counted ``amount`` more."""
+        """Return the counter after the actor has counted ``amount`` more."""
         return self.merge(self.delta(actor, amount))
 
     def delta(self, actor: bytes, amount: int = 1) -> GCounter:
-        """What `increment` would change, alone: the actor's slot, with its new total. Amounts do not merge."""
+        """Return only the slot that `increment` would change, with its new total. Amounts do not merge."""
         return GCounter({actor: self.slots.get(actor, 0) + _count(amount)})
 
     def merge(self, other: GCounter, /) -> GCounter:
-        """Of each slot, the larger."""
+        """Return the larger of each slot."""
         slots = dict(self.slots)
         for actor, total in other.slots.items():
             if total > slots.get(actor, 0):
@@ -55,11 +55,11 @@ class GCounter:
         return GCounter(slots)
 
     def __le__(self, other: GCounter, /) -> bool:
-        """Whether no slot is above the other's."""
+        """True if no slot is above the other's."""
         return all(total <= other.slots.get(actor, 0) for actor, total in self.slots.items())
 
     def decompose(self) -> Iterator[GCounter]:
-        """One state for each slot."""
+        """Yield one state for each slot."""
         return (GCounter({actor: total}) for actor, total in self.slots.items())
 
     def __hash__(self) -> int:

@@ -12,10 +12,10 @@ __all__ = ["PNCounter"]
 
 @dataclass(frozen=True, slots=True)
 class PNCounter:
-    """What was added, and what was taken away; each only grows, so each merges by maximum. Their difference does not.
+    """Increments and decrements. Each only grows, so each merges by maximum; their difference would not.
 
-    The value is any int; a replica that has not heard of everything may be off in either direction. Amounts are never
-    negative: to count down is an operation of its own.
+    The value is any int. A replica that lacks some slots may be off in either direction. Amounts are never negative:
+    counting down is an operation of its own.
 
     Cost: every operation is O(slots).
     Raises: as `GCounter`.
@@ -27,39 +27,39 @@ class PNCounter:
 
     @classmethod
     def bottom(cls) -> PNCounter:
-        """Nothing counted by anyone."""
+        """Return the empty counter."""
         return cls()
 
     @property
     def value(self) -> int:
-        """What was added less what was taken away, as far as this state knows."""
+        """Increments less decrements, as far as this state knows."""
         return self.plus.value - self.minus.value
 
     def increment(self, actor: bytes, amount: int = 1) -> PNCounter:
-        """The actor has added ``amount`` more."""
+        """Return the counter after the actor has added ``amount``."""
         return replace(self, plus=self.plus.increment(actor, amount))
 
     def decrement(self, actor: bytes, amount: int = 1) -> PNCounter:
-        """The actor has taken ``amount`` more away."""
+        """Return the counter after the actor has taken ``amount`` away."""
         return replace(self, minus=self.minus.increment(actor, amount))
 
     def increment_delta(self, actor: bytes, amount: int = 1) -> PNCounter:
-        """What `increment` would change, alone: one slot."""
+        """Return only the slot that `increment` would change."""
         return PNCounter(plus=self.plus.delta(actor, amount))
 
     def decrement_delta(self, actor: bytes, amount: int = 1) -> PNCounter:
-        """What `decrement` would change, alone: one slot."""
+        """Return only the slot that `decrement` would change."""
         return PNCounter(minus=self.minus.delta(actor, amount))
 
     def merge(self, other: PNCounter, /) -> PNCounter:
-        """Of each slot of either sign, the larger."""
+        """Return the larger of each slot of either sign."""
         return PNCounter(self.plus.merge(other.plus), self.minus.merge(other.minus))
 
     def __le__(self, other: PNCounter, /) -> bool:
-        """Whether no slot of either sign is above the other's."""
+        """True if no slot of either sign is above the other's."""
         return self.plus <= other.plus and self.minus <= other.minus
 
     def decompose(self) -> Iterator[PNCounter]:
-        """One state for each slot: one for each actor and sign."""
+        """Yield one state for each actor and sign."""
         yield from (PNCounter(plus=part) for part in self.plus.decompose())
         yield from (PNCounter(minus=part) for part in self.minus.decompose())

@@ -1,4 +1,4 @@
-"""What a shard is to its peers: one entry for each region and dot, under each a floor, all merged by maximum.
+"""A shard as its peers see it: one entry for each region and dot, under each a floor, all merged by maximum.
 
 A region is one replica for each key that it had (its dot names the creation of the key): so a region that lost a key,
 and counts again, goes on in another entry, and is not masked by what the old one had come to. What an exchange carries
@@ -34,16 +34,16 @@ class RegionalShard:
 
     @classmethod
     def bottom(cls) -> RegionalShard:
-        """No such key."""
+        """Return the state of a key that does not exist."""
         return cls()
 
     @property
     def value(self) -> int:
-        """What was counted in any region and no reset has seen, as far as this state knows."""
+        """The counts of all regions that no reset has seen, as far as this state knows."""
         return self.counts.value
 
     def values(self) -> dict[bytes, int]:
-        """What each region's part of the value is."""
+        """Return each region's part of the value."""
         found: dict[bytes, int] = {}
         for place in self.places():
             region = place[: place.index(b"/")]
@@ -52,52 +52,52 @@ class RegionalShard:
         return found
 
     def places(self) -> list[bytes]:
-        """The entries' names, in order."""
+        """Return the entries' names, in order."""
         totals, floors = self.counts.totals, self.counts.floors
         return sorted({*totals.plus.slots, *totals.minus.slots, *floors.plus.slots, *floors.minus.slots})
 
     def entry(self, place: bytes) -> Entry:
-        """An entry's increments, decrements, and the floors under the two."""
+        """Return an entry's increments, decrements, and the floors under the two."""
         totals, floors = self.counts.totals, self.counts.floors
         return [half.slots.get(place, 0) for half in (totals.plus, totals.minus, floors.plus, floors.minus)]
 
     def increment(self, place: bytes, amount: int = 1) -> RegionalShard:
-        """The entry's total is higher."""
+        """Return the state with a higher total of that entry."""
         return replace(self, counts=self.counts.increment(place, amount))
 
     def decrement(self, place: bytes, amount: int = 1) -> RegionalShard:
-        """The entry's total of decrements is higher."""
+        """Return the state with a higher total of decrements of that entry."""
         return replace(self, counts=self.counts.decrement(place, amount))
 
     def increment_delta(self, place: bytes, amount: int = 1) -> RegionalShard:
-        """What `increment` would change, alone."""
+        """Return only what `increment` would change."""
         return RegionalShard(self.counts.increment_delta(place, amount))
 
     def decrement_delta(self, place: bytes, amount: int = 1) -> RegionalShard:
-        """What `decrement` would change, alone."""
+        """Return only what `decrement` would change."""
         return RegionalShard(self.counts.decrement_delta(place, amount))
 
     def reset(self) -> RegionalShard:
-        """The value is 0: every floor is its total. Idempotent."""
+        """Return the state with every floor at its total: the value is 0. Idempotent."""
         return replace(self, counts=self.counts.reset())
 
     def without(self, region: bytes) -> RegionalShard:
-        """What an exchange sends to a region: it knows its own entries better, but not what was reset."""
+        """Return what an exchange sends to a region: no entries of its own, but those that a reset has seen."""
         places = [p for p in self.places() if not p.startswith(region + b"/") or any(self.entry(p)[2:])]
         return replace(self, counts=_counts({place: self.entry(place) for place in places}))
 
     def merge(self, other: RegionalShard, /) -> RegionalShard:
-        """Of each total and each floor, of the number of shards and the expiry, the larger."""
+        """Return the larger of each total and floor, of the number of shards and of the expiry."""
         return RegionalShard(
             self.counts.merge(other.counts), max(self.shards, other.shards), max(self.expiry, other.expiry)
         )
 
     def __le__(self, other: RegionalShard, /) -> bool:
-        """Whether nothing in it is above the other's."""
+        """True if nothing in it is above the other's."""
         return self.counts <= other.counts and self.shards <= other.shards and self.expiry <= other.expiry
 
     def decompose(self) -> Iterator[RegionalShard]:
-        """One state for each total, each floor, the number of shards and the expiry."""
+        """Yield one state for each total, each floor, the number of shards and the expiry."""
         yield from (RegionalShard(part) for part in self.counts.decompose())
         if self.shards:
             yield RegionalShard(shards=self.shards)

@@ -33,47 +33,47 @@ class ResettableCounter:
 
     @classmethod
     def bottom(cls) -> ResettableCounter:
-        """Nothing counted, and nothing reset."""
+        """Return the empty counter."""
         return cls()
 
     @property
     def value(self) -> int:
-        """What was counted and no reset has seen, as far as this state knows."""
+        """Totals less floors: all that no reset has seen, as far as this state knows."""
         return self.totals.value - self.floors.value
 
     def increment(self, actor: bytes, amount: int = 1) -> ResettableCounter:
-        """The actor has added ``amount`` more."""
+        """Return the counter after the actor has added ``amount``."""
         return replace(self, totals=self.totals.increment(actor, amount))
 
     def decrement(self, actor: bytes, amount: int = 1) -> ResettableCounter:
-        """The actor has taken ``amount`` more away."""
+        """Return the counter after the actor has taken ``amount`` away."""
         return replace(self, totals=self.totals.decrement(actor, amount))
 
     def increment_delta(self, actor: bytes, amount: int = 1) -> ResettableCounter:
-        """What `increment` would change, alone: one slot."""
+        """Return only the slot that `increment` would change."""
         return ResettableCounter(self.totals.increment_delta(actor, amount))
 
     def decrement_delta(self, actor: bytes, amount: int = 1) -> ResettableCounter:
-        """What `decrement` would change, alone: one slot."""
+        """Return only the slot that `decrement` would change."""
         return ResettableCounter(self.totals.decrement_delta(actor, amount))
 
     def reset(self) -> ResettableCounter:
-        """The value is 0: all that this state knows of is seen. Idempotent."""
+        """Return the counter with every floor at its total: the value is 0. Idempotent."""
         return replace(self, floors=self.totals)
 
     def reset_delta(self) -> ResettableCounter:
-        """What `reset` would change, with the totals that it has seen."""
+        """Return what `reset` would change, with the totals that it has seen."""
         return ResettableCounter(self.totals, self.totals)
 
     def merge(self, other: ResettableCounter, /) -> ResettableCounter:
-        """Of each slot and each floor, the larger."""
+        """Return the larger of each slot and each floor."""
         return ResettableCounter(self.totals.merge(other.totals), self.floors.merge(other.floors))
 
     def __le__(self, other: ResettableCounter, /) -> bool:
-        """Whether no slot and no floor is above the other's."""
+        """True if no slot and no floor is above the other's."""
         return self.totals <= other.totals and self.floors <= other.floors
 
     def decompose(self) -> Iterator[ResettableCounter]:
-        """One state for each slot, and one for each floor. Parts for proofs, not for a network: see the class."""
+        """Yield one state for each slot, and one for each floor. Parts for proofs, not for a network: see the class."""
         yield from (ResettableCounter(totals=part) for part in self.totals.decompose())
         yield from (ResettableCounter(floors=part) for part in self.floors.decompose())

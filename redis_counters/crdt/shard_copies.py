@@ -1,4 +1,4 @@
-"""What was moved between the shards of a counter, as a value: copies in shard 0, each of one shard as it was.
+"""Copies in shard 0 of other shards of the counter, each as it was when the counter was given fewer shards.
 
 A copy is named after what it is of: the shard's number, and the dot that marks the creation of its key. Of that key all
 totals only grow, so the copy is an earlier state of it, and both together are their maximum, per sign. So a shard is
@@ -8,7 +8,7 @@ made anew has another dot, and is another thing.
 ==================  ===================================================================================
 field of shard 0    holds
 ==================  ===================================================================================
-``s.3.GEN.7+ -``    what shard 3 held whose key has the dot ``GEN.7``: a slot of nobody, counted with the others
+``s.3.GEN.7+ -``    what shard 3 held whose key has the dot ``GEN.7``: a slot of no actor, counted with the others
 ==================  ===================================================================================
 """
 
@@ -24,7 +24,7 @@ DOTS = 3  # in the name of a copy: a seed has one, an actor two
 
 
 def copy_name(shard: int, dot: bytes) -> bytes:
-    """The name of the copy of a shard."""
+    """Return the name of the copy of a shard."""
     return b"%b%d.%b" % (FIRST, shard, dot)
 
 
@@ -34,7 +34,7 @@ def is_copy(name: bytes) -> bool:
 
 
 def copies_in(fields: Fields) -> Copies:
-    """The copies among the fields of a shard 0. Cost: O(fields). Raises: ValueError for a count that is none."""
+    """Return the copies among the fields of a shard 0. Cost: O(fields). Raises: ValueError for a count that is none."""
     copies: Copies = {}
     for name, raw in fields:
         if name.startswith(FIRST) and name[-1] in (PLUS, MINUS) and is_copy(name[:-1]):
@@ -45,7 +45,7 @@ def copies_in(fields: Fields) -> Copies:
 
 
 def beyond(entries: Entries, shard: int, copies: Copies) -> int:
-    """What a shard counts beyond its copy, so that both together are their maximum. Cost: O(entries).
+    """Return what a shard counts beyond its copy, so that both together are their maximum. Cost: O(entries).
 
     A floor that is higher than the copy takes all of it away, and of several own keys each has its own copy.
     """
@@ -60,5 +60,5 @@ def beyond(entries: Entries, shard: int, copies: Copies) -> int:
 
 
 def copied_shards(copies: Copies) -> int:
-    """How many shards there were when the last of these was copied, at least: its number and one."""
+    """Return how many shards there were when the last of these was copied, at least: its number and one."""
     return max((int(name.split(b".", 2)[1]) + 1 for name in copies), default=1)

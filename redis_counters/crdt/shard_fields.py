@@ -1,4 +1,4 @@
-"""What one Redis hash of a counter holds, read in one pass: all other readers are uses of `scan`.
+"""The fields of one Redis hash of a counter, read in one pass: all other readers use `scan`.
 
 `slotmap` has the fields of base, slots and floors. Besides, a shard may have entries by region and dot: what its peers
 sent, and what a reset has seen. Most shards have none.

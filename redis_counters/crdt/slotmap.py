@@ -1,4 +1,4 @@
-"""What one Redis hash means: a shard of a counter, as pure values.
+"""The content of one Redis hash, a shard of a counter, as pure values.
 
 A shard is a PN-counter with two additions, both of them per sign (a `Half`):
 
@@ -58,7 +58,7 @@ class Half:
 
     @property
     def value(self) -> int:
-        """What this half contributes, without its sign."""
+        """This half's part of the value, without its sign."""
         return self.base + sum(self.slots.values()) - sum(self.floors.values())
 
 
@@ -73,19 +73,19 @@ class SlotMap:
 
     @property
     def value(self) -> int:
-        """What this shard contributes to its counter; exact, also beyond int64."""
+        """This shard's part of its counter's value; exact, also beyond int64."""
         return self.plus.value - self.minus.value
 
     @property
     def actors(self) -> frozenset[bytes]:
-        """Whoever has a slot here."""
+        """The actors that have a slot here."""
         return frozenset(self.plus.slots) | frozenset(self.minus.slots)
 
 
 def raise_slots(state: SlotMap, actor: bytes, sign: Sign, total: int, acknowledged: int = 0) -> SlotMap:
-    """The actor's slot is at least ``total``; of a slot that was missing, only what exceeds ``acknowledged`` counts.
+    """Return the state with the actor's slot at least ``total``.
 
-    Idempotent: a copy of an old call changes nothing. Meant for actors that are not folded.
+    Of a slot that was missing, only what exceeds ``acknowledged`` counts. Idempotent: a copy of an old call changes nothing. Meant for actors that are not folded.
     Raises: UsageError unless 0 <= acknowledged <= total.
     """
     if not 0 <= acknowledged <= total:
@@ -101,12 +101,12 @@ def raise_slots(state: SlotMap, actor: bytes, sign: Sign, total: int, acknowledg
 
 
 def fold(state: SlotMap, actor: bytes) -> SlotMap:
-    """The actor's slots are in the base, less their floors, and are gone; the value is the same. Idempotent."""
+    """Return the state with the actor's slots moved to the base, less their floors. The value stays. Idempotent."""
     return replace(state, plus=_fold_half(state.plus, actor), minus=_fold_half(state.minus, actor))
 
 
 def parse(fields: Mapping[bytes, bytes]) -> SlotMap:
-    """The slot map that these fields are. For inspection; a read takes `shard_fields.scan`.
+    """Return the slot map that these fields are. For inspection; a read takes `shard_fields.scan`.
 
     Raises: ValueError, naming the field, for a count that is not a decimal.
     """
@@ -132,7 +132,7 @@ def parse(fields: Mapping[bytes, bytes]) -> SlotMap:
 
 
 def format_fields(state: SlotMap) -> dict[bytes, bytes]:
-    """Fields that `parse` turns into this slot map again; no base field of them exceeds int64."""
+    """Return fields that `parse` turns into this slot map again; none of the base fields exceeds int64."""
     fields: dict[bytes, bytes] = {}
     for sign, half in ((b"+", state.plus), (b"-", state.minus)):
         for actor, total in half.slots.items():

@@ -1,4 +1,4 @@
-"""What a user may not run: servers deny a command inside a script, up to Redis 7.0 without saying which.
+"""Find the command that an ACL denied: up to Redis 7.0 a script's error does not name it.
 
 Then each command that the script calls is sent by itself, in a form that changes nothing even where it is allowed: the
 server looks at permissions first, and at what is asked only then.
@@ -111,7 +111,7 @@ def named_text(text: str, denied: Sequence[str]) -> str:
 
 
 def with_candidates(text: str, script: Script | None) -> str:
-    """Return an error's text with all that the script calls, where nobody has found out which of it was denied."""
+    """Return an error's text with all that the script calls, where it is not known which of it was denied."""
     if script is None or not is_unnamed(text):
         return text
     return f"{text.partition(' script: ')[0]}; it calls {', '.join(calls(script))}"

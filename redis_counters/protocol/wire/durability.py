@@ -19,7 +19,7 @@ APPLIED = "applied on the primary, but `durability` cannot be confirmed"
 
 
 class Durability(NamedTuple):
-    """What must confirm a flush before `flush` and `close` return.
+    """The copies that must confirm a flush before `flush` and `close` return.
 
     ``replicas``: how many followers must have received it (WAIT), or, with ``aof``, written it to disk (WAITAOF).
     ``aof``: the primary must have written it to its append-only file; Redis 7.2 or later.

@@ -59,7 +59,7 @@ class ShardPublication:
         self.again.add(key0)
 
     def release_published(self) -> None:
-        """What waits for a number of shards that is acknowledged by now waits no longer."""
+        """Release the slots whose number of shards is acknowledged by now."""
         for key0 in list(self.waiting):
             bucket0, _ = self.keys.shard_key(name_of(key0), 0)
             published = self.buckets[bucket0].tables[SlotKind.SHARDS].acknowledged.get(key0, 0)
