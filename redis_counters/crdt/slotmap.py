@@ -85,7 +85,8 @@ class SlotMap:
 def raise_slots(state: SlotMap, actor: bytes, sign: Sign, total: int, acknowledged: int = 0) -> SlotMap:
     """Return the state with the actor's slot at least ``total``.
 
-    Of a slot that was missing, only what exceeds ``acknowledged`` counts. Idempotent: a copy of an old call changes nothing. Meant for actors that are not folded.
+    Of a slot that was missing, only what exceeds ``acknowledged`` counts. Idempotent: a copy of an old call changes
+    nothing. Meant for actors that are not folded.
     Raises: UsageError unless 0 <= acknowledged <= total.
     """
     if not 0 <= acknowledged <= total:

@@ -106,7 +106,7 @@ class _InFlight(NamedTuple):
     text: bool
 
 
-def together(jobs: Iterator[Job], window: int = MAX_IN_FLIGHT) -> Steps:
+def together(jobs: Iterator[Job]) -> Steps:
     """Run these jobs, some at a time. One that fails ends alone, unless the connection is gone.
 
     Each has one question in flight, and answers are read in the order of the questions: so on each of the two
@@ -116,7 +116,7 @@ def together(jobs: Iterator[Job], window: int = MAX_IN_FLIGHT) -> Steps:
     running: set[Asks[object]] = set()
     try:
         while True:
-            while len(flying) < window and (job := next(jobs, None)) is not None:
+            while len(flying) < MAX_IN_FLIGHT and (job := next(jobs, None)) is not None:
                 running.add(job.asks)
                 yield from _advance(job, None, flying, running)
             if not flying:
@@ -127,7 +127,7 @@ def together(jobs: Iterator[Job], window: int = MAX_IN_FLIGHT) -> Steps:
             for _ in wanted:
                 answer = yield Receive(ask.side)
                 came.append(answer)
-            unknown = None if text else _first_unknown(came)
+            unknown = None if text else next((n for n, each in enumerate(came) if is_unknown_script(each)), None)
             if unknown is not None:
                 # From there on all of it again: what follows may rely on it (a confirmation does).
                 answers += came[:unknown]
@@ -159,11 +159,6 @@ def _advance(
     for command in ask.commands:
         yield Send(ask.side, command)
     flying.append(_InFlight(job, ask, [], False))
-
-
-def _first_unknown(answers: Sequence[object]) -> int | None:
-    """Return the first of these answers to a script that Redis did not know."""
-    return next((n for n, each in enumerate(answers) if is_unknown_script(each)), None)
 
 
 class Unjoined(BadReply):

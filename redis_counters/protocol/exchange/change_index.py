@@ -39,9 +39,6 @@ def noted_in(raw: object) -> set[bytes]:
     return {name for note in notes if isinstance(note, bytes) and is_note(note) for name in names_in(note)}
 
 
-SLACK = 1.0  # seconds: of the versions of one second the first is kept
-
-
 class Moment(NamedTuple):
     """A version, and the server's time in seconds."""
 

@@ -37,12 +37,9 @@ SHARED_S = 60.0  # for which the mark is read first, after another exchange has 
 FRESH_S = 240.0  # after which a mark is read again, and the source asked for changes, if nothing seems to change
 
 
-def pull(route: Route, bucket: BucketSync, metrics: SyncMetrics, now: float, *, whole: bool = False) -> Asks[bool]:
-    """The destination has all that the source had of this bucket at ``now`` (seconds). Returns whether something came.
-
-    ``whole``: what is known from before is not relied upon.
-    """
-    whole = whole or bucket.mark is None or now - bucket.looked >= FRESH_S
+def pull(route: Route, bucket: BucketSync, metrics: SyncMetrics, now: float) -> Asks[bool]:
+    """The destination has all that the source had of this bucket at ``now`` (seconds). Returns whether something came."""
+    whole = bucket.mark is None or now - bucket.looked >= FRESH_S  # nothing known from before is relied upon
     if not whole and bucket.pace.slow and bucket.version is not None:
         (raw,) = yield from ask(SOURCE, route.version(bucket.number))
         if raw == bucket.version:

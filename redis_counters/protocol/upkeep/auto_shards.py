@@ -90,7 +90,7 @@ class Growth:
         assert keys is not None  # something was flushed
         answers = yield [hmget(keys.shard_key(name, 0)[1], (b"k",)) for name in names]
         for name, raw in zip(names, answers, strict=True):
-            shards = _told(raw)
+            shards = _published(raw)
             if shards > 1:
                 writer.router.shards.learn(name, shards)
         yield from self._measure([name for name in names if self._is_wanted(name, keys.buckets)], keys)
@@ -157,7 +157,7 @@ def shards_for(rate: float, shard_rate: float, buckets: int) -> int:
     return shards
 
 
-def _told(raw: object) -> int:
+def _published(raw: object) -> int:
     """Return the number of shards that is published in shard 0, 1 if there is none of use."""
     try:
         (published,) = list_of(raw, 1)
