@@ -123,9 +123,8 @@ def settle_close(core: Core, limit: float, refusal: Refused | None) -> None:
         not_delivered(core, "when closed")
         raise error if refusal is None else with_outcome(refusal, error.outcome)
     if not core.writer.durable:
-        raise refusal or Unconfirmed(
-            f"closed before all was confirmed, after {round(limit, 2):g} s: {core.writer.shortfall or core.last_error}"
-        )
+        why = core.writer.confirmation.shortfall or core.last_error
+        raise refusal or Unconfirmed(f"closed before all was confirmed, after {round(limit, 2):g} s: {why}")
     for each in refusals:
         counter = None if each.counter is None else name_shown(each.counter)
         core.report(EventKind.NOT_DELIVERED, f"not in Redis when closed: {each}", counter)
@@ -168,7 +167,7 @@ def unavailable(core: Core, what: str, *, over: bool) -> Unavailable:
     else:
         outcome, then = Outcome.UNKNOWN, "not sent any more"
     pending = core.writer.outstanding.pending()
-    if pending or core.writer.shortfall is None:
+    if pending or core.writer.confirmation.shortfall is None:
         error = with_outcome(Unavailable(f"{what}{reason}; {then}", pending=pending), outcome)
     else:
         error = Unconfirmed(f"{what}{reason}")

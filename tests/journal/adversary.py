@@ -19,9 +19,10 @@ from redis_counters.protocol.wire.commands import Command, ErrorReply, Script
 from redis_counters.protocol.wire.keys import KeySpace
 from redis_counters.protocol.wire.scripts import text
 from redis_counters.protocol.wire.settings import make_settings
+from redis_counters.protocol.write.actor_set import Request
 from redis_counters.protocol.write.buffer import Buffer
 from redis_counters.protocol.write.states import Phase
-from redis_counters.protocol.write.writer import Request, Writer
+from redis_counters.protocol.write.writer import Writer
 
 NAMES = (b"x", b"y", b"z")
 BUCKETS = 2

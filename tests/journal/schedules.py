@@ -17,9 +17,10 @@ from redis_counters.protocol.journal.changes import Stored
 from redis_counters.protocol.journal.recorder import Recorder, head_of
 from redis_counters.protocol.journal.recovery import Orphan, revive
 from redis_counters.protocol.wire.settings import Settings
+from redis_counters.protocol.write.actor_set import Request
 from redis_counters.protocol.write.buffer import Buffer
 from redis_counters.protocol.write.states import Phase
-from redis_counters.protocol.write.writer import Request, Writer
+from redis_counters.protocol.write.writer import Writer
 from tests.journal.adversary import NAMES, Client, Outcome, Schedule
 
 

@@ -16,8 +16,9 @@ from redis_counters.protocol.flush.round import SendStep, run_flush
 from redis_counters.protocol.wire.commands import Command, Script
 from redis_counters.protocol.wire.keys import KeySpace
 from redis_counters.protocol.wire.settings import make_settings
+from redis_counters.protocol.write.actor_set import Request
 from redis_counters.protocol.write.buffer import Buffer
-from redis_counters.protocol.write.writer import Request, Writer
+from redis_counters.protocol.write.writer import Writer
 
 MOST_REQUESTS = 200  # of a round: one that takes more has no end
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from redis_counters.protocol.wire.commands import Script
-from redis_counters.protocol.write.writer import Request
+from redis_counters.protocol.write.actor_set import Request
 from tests.faces.either import truth
 from tests.protocol.by_hand import ByHand
 from tests.servers import RealServer

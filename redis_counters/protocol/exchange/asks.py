@@ -106,7 +106,7 @@ class _InFlight(NamedTuple):
     text: bool
 
 
-def together(jobs: Iterator[Job]) -> Steps:
+def together(jobs: Iterator[Job], window: int = MAX_IN_FLIGHT) -> Steps:
     """Run these jobs, some at a time. One that fails ends alone, unless the connection is gone.
 
     Each has one question in flight, and answers are read in the order of the questions: so on each of the two
@@ -116,7 +116,7 @@ def together(jobs: Iterator[Job]) -> Steps:
     running: set[Asks[object]] = set()
     try:
         while True:
-            while len(flying) < MAX_IN_FLIGHT and (job := next(jobs, None)) is not None:
+            while len(flying) < window and (job := next(jobs, None)) is not None:
                 running.add(job.asks)
                 yield from _advance(job, None, flying, running)
             if not flying:

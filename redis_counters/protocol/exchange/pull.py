@@ -38,7 +38,7 @@ FRESH_S = 240.0  # after which a mark is read again, and the source asked for ch
 
 
 def pull(route: Route, bucket: BucketSync, metrics: SyncMetrics, now: float) -> Asks[bool]:
-    """The destination has all that the source had of this bucket at ``now`` (seconds). Returns whether something came."""
+    """The destination has all that the source had of this bucket at ``now`` (seconds). True if something came."""
     whole = bucket.mark is None or now - bucket.looked >= FRESH_S  # nothing known from before is relied upon
     if not whole and bucket.pace.slow and bucket.version is not None:
         (raw,) = yield from ask(SOURCE, route.version(bucket.number))

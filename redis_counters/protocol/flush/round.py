@@ -15,7 +15,8 @@ from redis_counters.protocol.journal.recorder import Recorder
 from redis_counters.protocol.wire.acl import denied_of, lacks_name, named, trials
 from redis_counters.protocol.wire.commands import Command, NoAnswer, Script, is_unknown_script
 from redis_counters.protocol.wire.namespace import open_namespace, opened_keys
-from redis_counters.protocol.write.writer import Request, Writer
+from redis_counters.protocol.write.actor_set import Request
+from redis_counters.protocol.write.writer import Writer
 
 MAX_IN_FLIGHT = 6  # commands on their way: with fewer the server waits now and then, more gains nothing
 
@@ -109,7 +110,7 @@ def _send_all(writer: Writer, clock: Callable[[], float], recorder: Recorder | N
                 writer.answered(request, raw, clock())
         if recorder is not None:  # what was acknowledged, so that a restart need not send it again
             yield RecordStep(recorder)
-        command = writer.confirmation()
+        command = writer.confirmation.command(writer.flushes)
         if command is not None:
             yield SendStep(command)
             writer.answered_confirmation((yield RECEIVE))

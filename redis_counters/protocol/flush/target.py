@@ -49,7 +49,7 @@ class FlushTarget:
         if not self.done:
             if self.flushes is None and self._reached():
                 self.flushes = self.writer.flushes
-            self.done = self.flushes is not None and (self.writer.durable or self.writer.confirmed >= self.flushes)
+            self.done = self.flushes is not None and self.writer.confirmation.covers(self.flushes)
         return self.done and (not self.orphans or all(orphan.sent for orphan in self.orphans))
 
     def _reached(self) -> bool:

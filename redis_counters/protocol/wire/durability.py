@@ -64,6 +64,33 @@ def confirm(durability: Durability) -> Command:
     return Command(None, (), (durability.replicas, milliseconds), b"WAIT")
 
 
+class Confirmation:
+    """How many of a client's flushes are confirmed, where it asks for that (``durability`` is not None)."""
+
+    __slots__ = ("confirmed", "durability", "shortfall")
+
+    def __init__(self, durability: Durability | None) -> None:
+        self.durability = durability
+        self.confirmed = 0
+        self.shortfall: CounterError | None = None  # why the rest is not
+
+    def covers(self, flushes: int) -> bool:
+        """True if so many flushes are confirmed, as far as that is asked for."""
+        return self.durability is None or self.confirmed >= flushes
+
+    def command(self, flushes: int) -> Command | None:
+        """Return the command that asks whether so many are durable, None if there is no need."""
+        return None if self.durability is None or self.covers(flushes) else confirm(self.durability)
+
+    def answered(self, flushes: int, raw: object) -> CounterError | None:
+        """Take in the answer, and return what it lacks; None if it confirms so many flushes."""
+        assert self.durability is not None
+        self.shortfall = shortfall(self.durability, raw)
+        if self.shortfall is None:
+            self.confirmed = flushes
+        return self.shortfall
+
+
 def shortfall(durability: Durability, raw: object) -> CounterError | None:
     """Return what the answer lacks, None if it confirms. What was to be confirmed is applied in any case."""
     error = _shortfall(durability, raw)

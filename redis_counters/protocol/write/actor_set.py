@@ -7,7 +7,9 @@ idle, a new one takes over; the old one keeps its totals for the re-assert windo
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
+from redis_counters.protocol.wire.commands import Command
 from redis_counters.protocol.wire.settings import Settings
 from redis_counters.protocol.write.actor import Actor
 from redis_counters.protocol.write.expiries import Expiries
@@ -16,6 +18,13 @@ from redis_counters.protocol.write.slot_totals import SlotKind, SlotTotals
 from redis_counters.protocol.write.states import ActorEvent, Phase
 
 MAX_ACTORS = 8  # of a process in a bucket: where ending them takes long, no more are made
+
+
+class Request(NamedTuple):
+    """A command and the actor that it is for."""
+
+    actor: Actor
+    command: Command
 
 
 class ActorSet:
@@ -128,6 +137,19 @@ class ActorSet:
             if self._unproved(actor, now):
                 actor.state.on(ActorEvent.PROBE_WANTED)
         return moved
+
+    def next_request(self, now: float) -> Request | None:
+        """Return what one of the actors has to send.
+
+        The current actor and the ending ones take turns in being first, so that neither waits for ever.
+        """
+        self.turn = not self.turn
+        for actor in self.actors if self.turn else reversed(self.actors):
+            silent = now - actor.last_proved >= self.settings.actor_ttl
+            command = actor.request(self.settings.max_batch, must_probe_first=silent)
+            if command is not None:
+                return Request(actor, command)
+        return None
 
     def _unproved(self, actor: Actor, now: float) -> bool:
         """True if a fail-over may have taken back the actor's last flushes, and nothing would show it.

@@ -6,12 +6,11 @@ Sans-I/O: it is given the time and the answers, and is asked for requests. Not t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from redis_counters.errors import CounterError, NotRecorded
 from redis_counters.events import Event, EventKind
-from redis_counters.protocol.wire.commands import CONTRACTS, Command, ErrorReply, Script
-from redis_counters.protocol.wire.durability import confirm, evicting_policy, shortfall
+from redis_counters.protocol.wire.commands import CONTRACTS, ErrorReply, Script
+from redis_counters.protocol.wire.durability import Confirmation, evicting_policy
 from redis_counters.protocol.wire.keys import KeySpace, name_of, shard_of
 from redis_counters.protocol.wire.refusals import error_for, raise_refused, refusal, surely_not_applied
 from redis_counters.protocol.wire.replies import Reply
@@ -20,6 +19,7 @@ from redis_counters.protocol.write import taken_over
 from redis_counters.protocol.write.accumulator import Accumulator
 from redis_counters.protocol.write.actor import Actor
 from redis_counters.protocol.write.actor_events import of_answer, of_doubt, of_missing, of_takeover
+from redis_counters.protocol.write.actor_set import Request
 from redis_counters.protocol.write.buffer import Buffer
 from redis_counters.protocol.write.flushes import Chunk
 from redis_counters.protocol.write.frequent import Frequent
@@ -30,13 +30,6 @@ from redis_counters.protocol.write.sealed import Sealed
 from redis_counters.protocol.write.shard_publication import ShardPublication
 from redis_counters.protocol.write.slot_totals import ALL, SlotKind
 from redis_counters.protocol.write.states import ActorEvent, Phase
-
-
-class Request(NamedTuple):
-    """A command and the actor that it is for."""
-
-    actor: Actor
-    command: Command
 
 
 class Writer:
@@ -51,8 +44,7 @@ class Writer:
         self.events: list[Event] = []  # for the driver to publish
         self.drops = 0  # times that own state was let go of: earlier snapshots may lack it
         self.flushed = self.flushes = 0
-        self.confirmed = 0  # how many of the flushes are durable
-        self.shortfall: CounterError | None = None  # why the rest is not
+        self.confirmation = Confirmation(settings.durability)
         self.memory_seen = False  # the server was asked whether it may evict counters
         self.losses = 0  # times that acknowledged flushes were found missing
         self.folds = 0  # fold requests sent
@@ -158,16 +150,12 @@ class Writer:
             for actor in list(bucket.actors):
                 if actor.state.phase is Phase.DONE:
                     self._drop(actor)
-            # The current actor and the ending ones take turns in being first, so that neither waits for ever.
-            bucket.turn = not bucket.turn
-            for actor in bucket.actors if bucket.turn else reversed(bucket.actors):
-                silent = now - actor.last_proved >= self.settings.actor_ttl
-                command = actor.request(self.settings.max_batch, must_probe_first=silent)
-                if command is not None:
-                    bucket.busy = True
-                    self.folds += command.script is Script.SLOTS_FOLD
-                    self._turn = (bucket.number + 1) % len(self.router.buckets)
-                    return Request(actor, command)
+            request = bucket.next_request(now)
+            if request is not None:
+                bucket.busy = True
+                self.folds += request.command.script is Script.SLOTS_FOLD
+                self._turn = (bucket.number + 1) % len(self.router.buckets)
+                return request
         return None
 
     def answered(self, request: Request, raw: object, now: float) -> None:
@@ -252,24 +240,16 @@ class Writer:
     @property
     def durable(self) -> bool:
         """True if all that was acknowledged is confirmed too, as far as that is asked for."""
-        return self.settings.durability is None or self.confirmed >= self.flushes
-
-    def confirmation(self) -> Command | None:
-        """Return the command that asks whether all that was acknowledged is durable, None if there is no need."""
-        durability = self.settings.durability
-        return None if durability is None or self.durable else confirm(durability)
+        return self.confirmation.covers(self.flushes)
 
     def answered_confirmation(self, raw: object) -> None:
-        """Take in the answer to that."""
-        assert self.settings.durability is not None
-        error = shortfall(self.settings.durability, raw)
-        if error is None:
-            self.confirmed = self.flushes
-        else:
+        """Take in the answer to the command of `confirmation`."""
+        known = self.confirmation.shortfall
+        error = self.confirmation.answered(self.flushes, raw)
+        if error is not None:
             self.errors.append(error)
-            if self.shortfall is None:
+            if known is None:
                 self.events.append(Event(EventKind.NOT_DURABLE, str(error)))
-        self.shortfall = error
 
     def probe_all(self) -> None:
         """Let every actor ask whether Redis still has what it acknowledged."""
