@@ -23,7 +23,7 @@ from redis_counters.protocol.wire.options import DEFAULTS, Options, check_names
 from redis_counters.protocol.wire.settings import make_settings
 from redis_counters.protocol.wire.shard_counts import Auto
 from redis_counters.protocol.wire.values import N, Name, name_bytes, name_shown, signed_amount, unsigned_amount
-from redis_counters.protocol.write.buffer import Buffer
+from redis_counters.protocol.write.buffer import Buffer, Counted
 from redis_counters.protocol.write.expiries import Expiry, Moment
 
 R = TypeVar("R", bound=Refused)
@@ -34,7 +34,7 @@ _ONE = 1  # `amount is _ONE` holds for the int 1 alone, not for True: the cheape
 class Runner(Protocol):
     """What counting needs of a driver."""
 
-    def wake(self, name: Name, amount: int) -> bool: ...
+    def request_flush_or_count(self, name: Name, amount: int) -> Counted: ...
     def add(self, name: Name, amount: int) -> None: ...
     def declare(self, name: bytes, shards: int | Auto | None, expire_at: Moment | None) -> Expiry | None: ...
     def stats(self) -> Stats: ...
@@ -144,8 +144,8 @@ class CountersBase(OnePerProcess):
     def _begin(self, core: Core, runner: Runner) -> None:
         self._core = core
         self._runner = runner
-        self._ones, self._asked = core.buffer.ones, core.buffer.asked
-        self._wake = runner.wake
+        self._ones, self._flush_requested = core.buffer.ones, core.buffer.flush_requested
+        self._request_flush_or_count = runner.request_flush_or_count
 
     def __repr__(self) -> str:
         return f"<{type(self).__module__}.Counters namespace={self._core.settings.namespace.decode()!r}>"
@@ -165,7 +165,7 @@ class CountersBase(OnePerProcess):
         redis_counters.errors.UsageError: amount must not be negative, got -1; use add() or decr()
         """
         if amount is _ONE and (type(name) is bytes or (type(name) is str and name.isascii())):
-            if not self._asked and self._wake(name, 1):
+            if not self._flush_requested and self._request_flush_or_count(name, 1) is Counted.HERE:
                 return
             self._ones.append(name)
         else:
@@ -180,7 +180,7 @@ class CountersBase(OnePerProcess):
         self._add(name_bytes(name), signed_amount(amount, name))
 
     def _add(self, name: bytes, amount: int) -> None:
-        if self._asked or not self._wake(name, amount):
+        if self._flush_requested or self._request_flush_or_count(name, amount) is not Counted.HERE:
             self._runner.add(name, amount)
 
     def stats(self) -> Stats:
@@ -208,19 +208,19 @@ class Named(OnePerProcess):
 class CounterBase(Named):
     """A handle on one counter. `incr` here is the fastest way to count."""
 
-    __slots__ = ("_asked", "_base", "_expiry", "_ones", "_wake")
+    __slots__ = ("_base", "_expiry", "_flush_requested", "_ones", "_request_flush_or_count")
 
     def __init__(self, base: CountersBase, name: bytes, expiry: Expiry | None) -> None:
         super().__init__(name)
         self._expiry = expiry  # it is known for as long as the handle is there
         self._base = base
-        self._ones, self._asked = base._ones, base._asked
-        self._wake = base._wake
+        self._ones, self._flush_requested = base._ones, base._flush_requested
+        self._request_flush_or_count = base._request_flush_or_count
 
     def incr(self, amount: int = 1) -> None:
         """The counter is higher by ``amount``; as `Counters.incr`."""
         if amount is _ONE:
-            if not self._asked and self._wake(self._name, 1):
+            if not self._flush_requested and self._request_flush_or_count(self._name, 1) is Counted.HERE:
                 return
             self._ones.append(self._name)
         else:

@@ -56,7 +56,7 @@ class Counters(NotAsyncio, CountersBase, KeyedCounters):
         core = make_core(transport, asyncio=False, options=options)
         self._runner = ThreadRunner(core, transport)
         self._begin(core, self._runner)
-        when_dropped(self, self._runner.drop)
+        when_dropped(self, self._runner.ending.drop)
 
     @classmethod
     def from_url(cls, url: str, **options: Unpack[Options]) -> Counters:
@@ -74,7 +74,7 @@ class Counters(NotAsyncio, CountersBase, KeyedCounters):
         except BaseException:
             opened.stop()
             raise
-        self._runner.stop_client = opened.stop_all
+        self._runner.ending.stop_client = opened.stop_all
         return self
 
     def __enter__(self) -> Counters:
@@ -148,8 +148,8 @@ class Counters(NotAsyncio, CountersBase, KeyedCounters):
         try:
             self._runner.close(limit)
         finally:
-            if self._runner.over:  # else it was interrupted, and may go on
-                self._runner.end_client()
+            if self._runner.state.over:  # else it was interrupted, and may go on
+                self._runner.ending.end_client()
 
     def reset(self, name: Name) -> int:
         """The counter is 0, wherever it is read: what Redis holds of it counts no more. Return how much that was.

@@ -55,7 +55,7 @@ class Counters(NotBlocking, CountersBase, KeyedCounters):
         core = make_core(transport, asyncio=True, options=options)
         self._runner = TaskRunner(core, transport)
         self._begin(core, self._runner)
-        when_dropped(self, self._runner.drop)
+        when_dropped(self, self._runner.ending.drop)
 
     @classmethod
     def from_url(cls, url: str, **options: Unpack[Options]) -> Counters:
@@ -73,7 +73,7 @@ class Counters(NotBlocking, CountersBase, KeyedCounters):
         except BaseException:
             opened.stop()
             raise
-        self._runner.stop_client = opened.stop_all_asyncio
+        self._runner.ending.stop_client = opened.stop_all_asyncio
         return self
 
     async def __aenter__(self) -> Counters:
@@ -149,8 +149,8 @@ class Counters(NotBlocking, CountersBase, KeyedCounters):
         try:
             await self._runner.close(limit)
         finally:
-            if self._runner.over:  # else it was interrupted, and may go on
-                await self._runner.end_client()
+            if self._runner.state.over:  # else it was interrupted, and may go on
+                await self._runner.ending.end_client()
 
     async def reset(self, name: Name) -> int:
         """The counter is 0, wherever it is read: what Redis holds of it counts no more. Return how much that was.

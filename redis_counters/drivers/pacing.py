@@ -96,10 +96,10 @@ def all_of(asks: Generator[list[Command], list[object], R]) -> Generator[list[Co
         answers = all_answered((yield commands))
 
 
-def settle_flush(core: Core, reached: bool, limit: float, *, closed: bool, only: bytes | None) -> None:
+def check_flushed(core: Core, reached: bool, limit: float, *, closed: bool, only: bytes | None) -> None:
     """Raise what flush() has to raise after its time, or when the client was closed meanwhile, or nothing.
 
-    ``only``: what is refused of other counters is told by the next flush.
+    ``only``: what is refused of other counters is reported by the next flush.
     """
     if not reached and closed:
         raise unavailable(core, "the client was closed before all was applied", over=True)
@@ -114,7 +114,7 @@ def settle_flush(core: Core, reached: bool, limit: float, *, closed: bool, only:
         raise with_outcome(first, Outcome.KEPT)
 
 
-def settle_close(core: Core, limit: float, refusal: Refused | None) -> None:
+def check_closed(core: Core, limit: float, refusal: Refused | None) -> None:
     """Raise what close() has to raise after its time, or nothing; what is lost is logged, a line per counter."""
     core.housekeeping.abandoned()  # what its janitor has done so far is told
     refusals = core.writer.outstanding.refusals()

@@ -246,7 +246,7 @@ class Core:
         """True if no round is needed, neither for what was counted nor for actors that should end."""
         nothing = self.writer.clean and not self.orphans and not self.writer.house_due(self.clock())
         if nothing:  # the caller that asked may have been interrupted before it counted: then it asked for nothing
-            self.buffer.asked.value = False
+            self.buffer.flush_requested.value = False
         return nothing
 
     def count_if_pending(self, name: Name, amount: int) -> bool:

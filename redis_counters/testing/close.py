@@ -9,7 +9,7 @@ from redis_counters.asyncio import Counters
 
 def close_anywhere(counters: Counters) -> None:
     """Close the client: in the loop that it was used in, if that is still open, else in one of its own."""
-    loop = counters._runner.loop
+    loop = counters._runner.home.loop
     if loop is not None and not loop.is_closed():
         loop.run_until_complete(counters.close())
         return

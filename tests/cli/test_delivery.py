@@ -61,7 +61,7 @@ def test_all_gets_across_in_the_last_moment(any_server: RealServer, monkeypatch:
         counters.flush()
         full = counters.stats()
         monkeypatch.setattr(
-            counters, "stats", lambda: dataclasses.replace(full, pending=0 if counters._runner.refusing else 100)
+            counters, "stats", lambda: dataclasses.replace(full, pending=0 if counters._runner.state.refusing else 100)
         )
         assert into.count({b"late": 1}, b"")
         into._timeout = 30

@@ -7,10 +7,7 @@ from typing import Any
 
 import pytest
 
-from redis_counters.drivers.tasks import pace as of_tasks
-from redis_counters.drivers.tasks.flusher import Flusher as TaskFlusher
-from redis_counters.drivers.threads import pace as of_threads
-from redis_counters.drivers.threads.flusher import Flusher as ThreadFlusher
+from redis_counters.drivers import tasks, threads
 from tests.cluster.support import KEYS, NAMES
 from tests.faces.either import FACES, Either
 from tests.topologies.clusters import Cluster, Moving, slot_of
@@ -22,10 +19,10 @@ ROUNDS = 20
 @pytest.mark.parametrize("face", FACES)
 def test_a_slot_that_is_half_way_for_long(private_cluster: Cluster, face: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every round has some success and some failure. Only the first of them is followed by another one at once."""
-    flusher: Any = ThreadFlusher if face == "blocking" else TaskFlusher
-    pace: Any = of_threads if face == "blocking" else of_tasks
+    parts: Any = threads if face == "blocking" else tasks
+    run_of, flusher = parts.rounds.Rounds, parts.flusher.Flusher
     rounds = pauses = 0
-    run, pause = flusher.round, pace.pause
+    run, pause = run_of.flush, flusher.wait_to_retry
 
     def count_round(self: Any) -> Any:
         nonlocal rounds
@@ -37,8 +34,8 @@ def test_a_slot_that_is_half_way_for_long(private_cluster: Cluster, face: str, m
         pauses += seconds > 0
         return pause(self, seconds)
 
-    monkeypatch.setattr(flusher, "round", count_round)
-    monkeypatch.setattr(pace, "pause", count_pause)
+    monkeypatch.setattr(run_of, "flush", count_round)
+    monkeypatch.setattr(flusher, "wait_to_retry", count_pause)
 
     async def main() -> None:
         async with Either.url(face, private_cluster.url, flush_interval=0.05) as counters:

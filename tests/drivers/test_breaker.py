@@ -151,7 +151,7 @@ def test_a_flush_that_is_over_closes_it(
         runner: Any = counters._runner
         monkeypatch.setattr(runner.recording, "tidy", lambda: over.wait(PATIENCE))
         for _ in range(FAILURES):
-            runner.breaker.failed(Unavailable("away"))
+            runner.state.breaker.failed(Unavailable("away"))
         with pytest.raises(Unavailable, match="is not asked for"):
             counters.get("y", max_age=0)
         try:

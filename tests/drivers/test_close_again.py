@@ -58,7 +58,7 @@ def test_a_close_that_is_cancelled_at_its_end_still_tells(private_server: RealSe
         private_server.pause()
         try:
             closing = asyncio.create_task(counters.close(0.2))
-            while not counters._runner.stopped:
+            while not counters._runner.state.stopped:
                 await asyncio.sleep(0.01)
             for _ in range(steps):
                 await asyncio.sleep(0)

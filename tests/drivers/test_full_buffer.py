@@ -138,13 +138,13 @@ def test_a_full_buffer_may_block(private_server: RealServer, monkeypatch: pytest
         assert counters.stats().pending == 5
         arrived: list[str] = []
         waiting: set[threading.Thread] = set()
-        wait_for_room = counters._runner._wait_for_room
+        wait_for_room = counters._runner.waiting.for_room
 
-        def seen_to_wait() -> None:
+        def seen_to_wait(has_room: Callable[[], bool]) -> None:
             waiting.add(threading.current_thread())
-            wait_for_room()
+            wait_for_room(has_room)
 
-        monkeypatch.setattr(counters._runner, "_wait_for_room", seen_to_wait)
+        monkeypatch.setattr(counters._runner.waiting, "for_room", seen_to_wait)
 
         def late(name: str) -> None:
             counters.incr(name)

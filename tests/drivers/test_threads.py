@@ -149,7 +149,7 @@ def test_who_counts_nothing_has_no_threads(
             assert counters.get("x") == 0
         counters.flush()
         counters.stats()
-        counters._runner._deliver()  # as at exit
+        counters._runner.ending.deliver()  # as at exit
     assert {thread.name for thread in started} <= {"redis-counters-connect", "redis-counters-watch"}
     assert reading or not started
 
@@ -158,7 +158,7 @@ def test_a_flush_that_is_over_asks_for_no_other(any_server: RealServer, monkeypa
     """Whoever waits asks again and again; asked after the round that was waited for, nothing is left of it."""
     with Counters.from_url(any_server.url, flush_interval=0.01) as counters:
         runner: Any = counters._runner
-        urgent, ring = runner.urgent, runner.urgent.ring
+        urgent, ring = runner.flusher.urgent, runner.flusher.urgent.ring
         late: list[bool] = []
 
         class Late:
@@ -172,7 +172,7 @@ def test_a_flush_that_is_over_asks_for_no_other(any_server: RealServer, monkeypa
                 late.append(True)
                 ring()
 
-        monkeypatch.setattr(runner, "urgent", Late())
+        monkeypatch.setattr(runner.flusher, "urgent", Late())
         counters.incr("x")
         counters.flush()
         assert late

@@ -313,7 +313,7 @@ def test_what_ends_a_program_is_not_swallowed(any_server: RealServer, face: str,
 
     async def main() -> None:
         async with Either.on(face, any_server, flush_interval=0.01) as counters:
-            retrying = counters.counters._runner.retrying
+            retrying = counters.counters._runner.flusher.retrying
             with pytest.raises(error):
                 await retrying(attempt_asyncio) if face == "asyncio" else retrying(attempt)
 

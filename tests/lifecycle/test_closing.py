@@ -84,11 +84,11 @@ def test_who_had_looked_before_close_began(any_server: RealServer, face: str) ->
             client = client_of(face, any_server)
             counters = Either(face, client, flush_interval=0.001)
             runner = counters.counters._runner
-            wake = counters.counters._wake
+            request = counters.counters._request_flush_or_count
 
-            def held_up(name: Any, amount: int, runner: Any = runner, wake: Any = wake) -> bool:
-                counted: bool = wake(name, amount)
-                while not (runner.refusing and runner.core.writer.closed):
+            def held_up(name: Any, amount: int, runner: Any = runner, request: Any = request) -> Any:
+                counted = request(name, amount)
+                while not (runner.state.refusing and runner.core.writer.closed):
                     time.sleep(0.0001)
                 time.sleep(0.001)
                 return counted
@@ -96,7 +96,7 @@ def test_who_had_looked_before_close_began(any_server: RealServer, face: str) ->
             counters.incr("warm")
             await counters.flush()
             handle = counters.counter("x")
-            handle._wake = held_up
+            handle._request_flush_or_count = held_up
 
             def late(handle: Any = handle) -> None:
                 for _ in range(5):

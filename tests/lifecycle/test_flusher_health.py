@@ -109,13 +109,17 @@ def test_a_slow_answer_to_a_caller_is_no_sign_of_life(any_server: RealServer, no
     events: list[Event] = []
     with LossyLink(any_server.url) as link, redis.Redis.from_url(link.url) as client:
         counters = Counters(client, flush_interval=0.01, observer=events.append)
-        until(lambda: counters._runner.background.absent, "the flusher is taken for absent", lambda: counters.incr("x"))
+        until(
+            lambda: counters._runner.background.unavailable,
+            "the flusher is unavailable",
+            lambda: counters.incr("x"),
+        )
         link.delay(0.05)
         for i in range(20):
             counters.incr("x", 3)
             if i % 5 == 0:
                 counters.flush()
-            assert counters._runner.background.absent
+            assert counters._runner.background.unavailable
         link.heal()
         accepted = counters.stats().accepted
         assert accepted > 20
@@ -134,7 +138,7 @@ def test_nothing_is_pending_after_a_flush_at_the_end_of_a_handler(
             counters.incr("x", 10)
             counters.flush()
             assert counters.stats().pending == 0
-            assert not counters._runner.rounding.locked()
+            assert not counters._runner.rounds.lock.locked()
             assert truth(any_server, ["x"]) == {b"x": 10 * i}
 
 
@@ -161,9 +165,13 @@ def test_without_a_thread_and_without_redis_increments_are_not_held_up_for_long(
 def test_a_thread_that_comes_to_itself_takes_over_again(any_server: RealServer, no_progress: threading.Event) -> None:
     """Callers flush while it stands still; when it runs again, it does, and each increment counted once."""
     with any_server.client() as client, Counters(client, flush_interval=0.02) as counters:
-        until(lambda: counters._runner.background.absent, "the flusher is taken for absent", lambda: counters.incr("x"))
+        until(
+            lambda: counters._runner.background.unavailable,
+            "the flusher is unavailable",
+            lambda: counters.incr("x"),
+        )
         no_progress.set()
-        until(lambda: not counters._runner.background.absent, "the flusher is back", lambda: counters.incr("x"))
+        until(lambda: not counters._runner.background.unavailable, "the flusher is back", lambda: counters.incr("x"))
         accepted = counters.stats().accepted
         counters.incr("x")
         until(lambda: truth(any_server, ["x"])[b"x"] == accepted + 1, "it is delivered")

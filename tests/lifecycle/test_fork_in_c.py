@@ -235,7 +235,7 @@ def test_a_lock_that_was_held(any_server: RealServer) -> None:
             counters.flush(10)
             assert counters.get("x", max_age=0) == 100
 
-        for lock in (runner.lock, runner.rounding, runner.closing):
+        for lock in (runner.state.lock, runner.rounds.lock, runner.closing):
             held, over = threading.Event(), threading.Event()
 
             def hold(lock: Any = lock, held: threading.Event = held, over: threading.Event = over) -> None:

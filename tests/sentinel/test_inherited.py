@@ -61,7 +61,7 @@ def test_a_fork_with_asyncio(sentinels: Sentinels) -> None:
 
     async def count(name: str) -> None:
         for _ in range(20):
-            async with counters._runner.rounding:  # in a round it would break off
+            async with counters._runner.rounds.lock:  # in a round it would break off
                 await handed_in.client.connection_pool.disconnect()  # what follows looks for the primary
             counters.incr(name)
             assert await counters.get(name, max_age=0) > 0

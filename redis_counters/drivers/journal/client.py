@@ -1,6 +1,6 @@
 """The journal of one client: it records changes, and takes over the journals of killed processes.
 
-Drivers lock and wait; each method here does one thing. Recording has three steps: ``take`` and ``settle`` need the
+Drivers lock and wait; each method here does one thing. Recording has three steps: ``take`` and ``written`` need the
 core, ``write`` must not hold it up.
 """
 
@@ -86,10 +86,10 @@ class Journal:
         return True if changes is None else Writing(recorder, changes, self._find(recorder))
 
     def write(self, writing: Writing) -> None:
-        """The changes are in the file. Raises what `settle` is to know; touches nothing of the core."""
+        """The changes are in the file. Raises what `written` is to know; touches nothing of the core."""
         (writing.file or self._file(writing.recorder)).write(writing.changes)
 
-    def settle(self, writing: Writing, error: BaseException | None) -> bool:
+    def written(self, writing: Writing, error: BaseException | None) -> bool:
         """The recorder knows how that went. Returns whether it went well. The core is the caller's."""
         recorder = writing.recorder
         if error is None:

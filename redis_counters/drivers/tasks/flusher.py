@@ -1,95 +1,143 @@
-"""The background task of the asyncio driver: flushes at its pace, keeps house between rounds, never ends."""
+"""What the background does, turn by turn, awaited: it waits, flushes at its pace, keeps house, tries again."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
-from redis_counters.drivers.pacing import IDLE_POLL, MOST_PAUSE, REST, retry_options
-from redis_counters.drivers.tasks.pace import keep_house, pause, rest_or_keep_house, round_unless_stopped
-from redis_counters.drivers.tasks.rounds import Rounds, running_loop, set_within
-from redis_counters.drivers.transport import AwaitedTransport
+from redis_counters.drivers.client_state import ClientState
+from redis_counters.drivers.clock import monotonic
+from redis_counters.drivers.pacing import IDLE_POLL, IMPATIENCE, MOST_PAUSE, retry_options
+from redis_counters.drivers.redis_py.errors import translate
+from redis_counters.drivers.tasks.background import SURVIVED, AutoResetEvent, Background
+from redis_counters.drivers.tasks.rounds import Rounds
+from redis_counters.errors import Unavailable
 from redis_counters.events import EventKind, log
-from redis_counters.protocol.core import Core
 
-RESTART = 0.5  # seconds until a task that was cancelled is started again: the loop may be about to end
+if TYPE_CHECKING:
+    from redis_counters.drivers.tasks.recording import Recording
 
 
-class Flusher(Rounds):
-    """What the task does."""
+class Flusher:
+    """Decides when a round is due, of flushing or of the janitor."""
 
-    def __init__(self, core: Core, transport: AwaitedTransport) -> None:
+    def __init__(self, state: ClientState, rounds: Rounds, background: Background, recording: Recording | None) -> None:
+        # Not in the background: a fork during an import leaves the import's lock held in the child for ever.
         from tenacity import AsyncRetrying
 
-        super().__init__(core, transport)
-        self.retrying = AsyncRetrying(sleep=self._pause, **retry_options(core))
+        self.state = state
+        self.rounds = rounds
+        self.background = background
+        self.recording = recording
+        self.interval = state.core.settings.flush_interval
+        self.urgent = AutoResetEvent()  # a caller waits for a flush
+        self.expecting = 0.0  # a flush was requested: until then something may come
+        self.retrying = AsyncRetrying(sleep=self.wait_to_retry, **retry_options(state.core))
 
-    def _start(self) -> bool:
-        """The task runs. False outside of its event loop: a later increment inside of one, or flush(), starts it."""
-        loop = running_loop()
-        if loop is None or self.stopped or not (self._free() or loop is self.loop):
-            return False
-        self.begin_here()
-        if self.task is not None and not self.task.done():  # that has started it
-            return True
-        self.task = loop.create_task(self._run(), name="redis-counters")
-        self.task.add_done_callback(self._ended)
-        return True
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        """The task was cancelled: the next increment finds the buffer empty, and starts another.
-
-        If none comes, the loop does, unless it is at its end.
-        """
-        if task is not self.task or self.stopped:
-            return
-        self.core.writer.accumulator.drain()
-        if self.loop is not None and not self.loop.is_closed():
-            self.loop.call_later(RESTART, self._restart, task)
-
-    def _restart(self, ended: asyncio.Task[None]) -> None:
-        if ended is self.task and not self.stopped and self._start():
-            self.core.report(EventKind.FLUSHER_RESTARTED, "the task that flushes was cancelled, another one is started")
-            self.publish()
-
-    async def _run(self) -> None:
-        """Work until the client is closed or this is cancelled.
-
-        In a task of its own, because redis-py uses asyncio.wait_for, which up to Python 3.11 may lose a cancellation.
-        """
-        leaving: list[bool] = []
-        work = asyncio.ensure_future(self._work(leaving))
+    async def turn(self) -> None:
+        """Wait until there is something to do, and do it. Whatever fails, callers must not wait for ever."""
         try:
-            await asyncio.wait({work})
-        finally:
-            leaving.append(True)
-            while not work.done():
-                work.cancel()
-                await asyncio.wait({work}, timeout=REST)
-        work.result()
-
-    async def _work(self, leaving: list[bool]) -> None:
-        while not self.stopped and not leaving:
-            try:
-                await self._wait_and_flush()
-                await keep_house(self)
-            except Exception:  # a fault of ours, or of a client: what waits must not wait for ever because of it
-                if not self.stopped:
-                    log.exception("flushing failed unexpectedly, going on")
-                    await self._pause(MOST_PAUSE)
+            await self._wait_and_flush()
+            await self._keep_house()
+        except SURVIVED as error:  # a fault of ours, or of a client
+            if self.state.stopped:
+                return
+            log.exception("flushing failed unexpectedly, going on")
+            if not isinstance(error, Exception):
+                self.state.core.report(
+                    EventKind.FLUSHER_RESTARTED,
+                    f"the background was to end by {type(error).__name__}, it goes on",
+                )
+                self.state.publish()
+            await self.wait_to_retry(MOST_PAUSE)
 
     async def _wait_and_flush(self) -> None:
-        if self.core.writer.clean:
-            await set_within(self.awake, min(IDLE_POLL, self.core.housekeeping.wait()))
-        self.awake.clear()
-        if self._nothing_to_do():
+        background = self.background
+        background.heartbeat()
+        if await background.asked.wait(self._patience()):
+            self.expecting = monotonic() + IDLE_POLL
+        background.heartbeat()
+        if self.nothing_to_do():
             return
-        if not await rest_or_keep_house(self, self.core.settings.flush_interval) and self._nothing_to_do():
+        if not await self._rest(self.interval) and self.nothing_to_do():
             return
         self.urgent.silence()
-        await self.retrying(round_unless_stopped, self)
+        await self.retrying(self._flush)
 
-    def _nothing_to_do(self) -> bool:
-        return not self.urgent.rings() and self.core.nothing_to_do()
+    def _patience(self) -> float:
+        with self.state.lock:
+            if not self.state.core.writer.clean:
+                return 0.0
+            longest = min(IDLE_POLL, self.state.core.housekeeping.wait())
+        # A thread that counts asks first: its increment may come a little later than that.
+        return min(longest, self.interval) if monotonic() < self.expecting else longest
 
-    async def _pause(self, seconds: float) -> None:
-        await pause(self, seconds)
+    def nothing_to_do(self) -> bool:
+        with self.state.lock:
+            return not self.urgent.rings() and self.state.core.nothing_to_do()
+
+    async def _rest(self, seconds: float) -> bool:
+        """Return whether a flush is wanted before that time is over; meanwhile the janitor goes on."""
+        end = monotonic() + seconds
+        while (rest := end - monotonic()) > 0 and not self.state.stopped:
+            with self.state.lock:
+                until_janitor = self.state.core.housekeeping.wait()
+            if await self.urgent.wait(min(rest, until_janitor)):
+                return True
+            if until_janitor < rest:
+                await self._keep_house()
+        return False
+
+    async def _keep_house(self) -> None:
+        """The janitor has made a step, if it was time for one. What stops it stops it until its next pass."""
+        state, housekeeping = self.state, self.state.core.housekeeping
+        with state.lock:
+            if housekeeping.wait() > 0:
+                return
+            commands = housekeeping.commands()
+        if commands is not None:
+            began = monotonic()
+            try:
+                answers = await self.rounds.exchange(commands)
+            except BaseException as error:
+                with state.lock:
+                    housekeeping.abandoned()
+                if translate(error) is None:
+                    raise
+            else:
+                with state.lock:
+                    housekeeping.answered(answers, monotonic() - began)
+                return
+        state.publish()
+
+    async def wait_to_retry(self, seconds: float) -> None:
+        """Wait, unless a flush is wanted; meanwhile the buffer must not grow with every increment."""
+        end = monotonic() + seconds
+        while (rest := end - monotonic()) > 0 and not self.state.stopped:
+            self.background.heartbeat()
+            if await self.urgent.wait(min(rest, self.interval)):
+                await asyncio.sleep(min(rest, IMPATIENCE))  # Redis is not there the sooner for being asked at once
+                break
+            with self.state.lock:
+                self.state.core.writer.absorb()
+            if self.recording is not None:
+                await self.recording.own()
+        self.urgent.silence()
+
+    async def _flush(self) -> None:
+        """Run a round. One that fails after some progress is followed by the next at once: only a standstill waits.
+
+        Where one server of a cluster is gone, and the others are there, rounds fail like that again and again: from
+        the second on they come at the usual pace.
+        """
+        seconds = 0.0
+        while not self.state.stopped:
+            flushes = self.state.core.writer.flushes
+            try:
+                await self.rounds.flush()
+                return
+            except Unavailable:
+                if self.state.core.writer.flushes == flushes:
+                    raise
+            await self.wait_to_retry(seconds)
+            seconds = min(self.interval, MOST_PAUSE)

@@ -49,7 +49,7 @@ class KeyedTasks:
 
     async def do(self, calls: Sequence[Call]) -> None:
         """Every call has an answer or an error. Raises UsageError on a closed client."""
-        if self.runner.refusing:
+        if self.runner.state.refusing:
             raise closed()
         loop = asyncio.get_running_loop()
         over: asyncio.Future[None] = loop.create_future()

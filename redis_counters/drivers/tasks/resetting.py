@@ -14,7 +14,7 @@ from redis_counters.protocol.wire.durability import Durability, confirm
 async def taken_away(runner: TaskRunner, name: bytes, *, delete: bool) -> int:
     """Return what the counter counted in Redis, and does no more."""
     runner.begin_here()
-    if runner.refusing:
+    if runner.state.refusing:
         raise closed()
     deadline = Deadline()
     with flushed_before(name, delete=delete):
@@ -41,12 +41,12 @@ async def _confirmed(
 ) -> int:
     """All of it over one connection, or one per server: a confirmation speaks of what its own connection wrote last."""
     asks, answers = take_away(runner.core.reads, name, taken, delete=delete), None
-    runner.breaker.check()
+    runner.state.breaker.check()
     try:
         async with runner.transport.lane(deadline) as lane:
             while True:
                 try:
-                    with runner.lock:
+                    with runner.state.lock:
                         commands = asks.send(answers)  # type: ignore[arg-type]  # of a generator that begins
                 except StopIteration as stop:
                     amount: int = stop.value

@@ -1,205 +1,162 @@
-"""One round at a time on a connection of its own: flushing, or a step of the janitor."""
+"""One round at a time, awaited, on a connection of its own: flushing, or a step of the janitor."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
-from abc import abstractmethod
-from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from redis_counters.drivers.client_state import ClientState
-from redis_counters.drivers.pacing import open_recording, round_error
-from redis_counters.drivers.process import atexit_hooks, fork_hooks
-from redis_counters.drivers.tasks.steps import work_through
+from redis_counters.drivers.deadline import Deadline
+from redis_counters.drivers.pacing import kept_if_refused, round_error, unforeseen
+from redis_counters.drivers.process.finalizer import without_traceback
+from redis_counters.drivers.redis_py.errors import translate
+from redis_counters.drivers.tasks.background import AutoResetEvent, Background
 from redis_counters.drivers.transport import AwaitedLane, AwaitedTransport
-from redis_counters.errors import Refused, UsageError
-from redis_counters.protocol.core import Core
-from redis_counters.protocol.flush.round import SendStep, Steps
+from redis_counters.errors import CounterError, Refused, Unavailable
+from redis_counters.protocol.flush.round import RecordStep, SendStep, Steps
 from redis_counters.protocol.wire.answers import all_answered
 from redis_counters.protocol.wire.commands import Command
 
 if TYPE_CHECKING:
-    from redis_counters.drivers.tasks.keyed import KeyedTasks
     from redis_counters.drivers.tasks.recording import Recording
 
 
-class Rounds(ClientState):
-    """The state that tasks share, and whatever uses a connection for flushing."""
+class Rounds:
+    """Whatever uses a connection for flushing. Callers wait for what its rounds do."""
 
-    def __init__(self, core: Core, transport: AwaitedTransport) -> None:
-        super().__init__(core)
+    def __init__(
+        self,
+        state: ClientState,
+        transport: AwaitedTransport,
+        background: Background,
+        recording: Recording | None,
+    ) -> None:
+        self.state = state
         self.transport = transport
-        self.stop_client: Callable[[], Awaitable[None]] | None = None  # if the client is not the caller's
-        self.loop: asyncio.AbstractEventLoop | None = None
-        self.thread = threading.get_ident()  # whose increments are taken in at once: the loop's, or the maker's
-        self.in_child: Callable[[], object] | None = None
-        self._reset()
-        self.recording = open_recording(core, self._make_recording)
+        self.background = background
+        self.recording = recording
+        self.lock = asyncio.Lock()  # one round at a time,
+        self.steps: Steps | None = None  # and this is it, if it is one of flushing
+        self.count = 0  # rounds of flushing that have ended
+        self.refusal: Refused | None = None  # what the last of them as a whole was refused for
+        self.waiters: list[tuple[Callable[[], bool], AutoResetEvent]] = []  # what callers wait for, and what wakes them
 
-    def _make_recording(self) -> Recording:
-        from redis_counters.drivers.tasks.recording import Recording  # with sqlite3, which only journals need
+    async def flush(self, until: Deadline | None = None) -> None:
+        """Everything that could be sent was sent, and answered. Raises Unavailable, Refused; nothing is lost by it.
 
-        return Recording(self.core)
-
-    def _reset(self) -> None:
-        self.lock = nullcontext()  # of the core: tasks give way only where they await
-        self.fetched = asyncio.Event()  # set and replaced whenever a fetch is over
-        self.awake = asyncio.Event()  # there is something in the buffer
-        self.urgent = Signal()  # a caller waits for a flush
-        self.progress = asyncio.Event()  # set and replaced whenever a round has made progress, or has failed
-        self.closing = asyncio.Lock()  # one close() at a time
-        self.rounding = asyncio.Lock()  # one round at a time,
-        self.steps: Steps | None = None  # and this is it
-        self.keyed: KeyedTasks | None = None  # made when it is needed
-        self.task: asyncio.Task[None] | None = None
-        self.rounds = 0
-        self.refusal: Refused | None = None
-
-    def begin_here(self) -> None:
-        """The client belongs to the running loop. Raises UsageError if it belongs to another one that may still run."""
-        fork_hooks.notice()
-        loop = asyncio.get_running_loop()
-        if loop is self.loop:
-            return
-        if self.loop is not None and not self.loop.is_closed():
-            raise UsageError(
-                "this client belongs to another event loop, which is not closed; make one Counters per event loop"
-            )
-        before, self.loop, self.thread = self.loop, loop, threading.get_ident()
-        if before is not None:
-            if self.steps is not None:  # the loop ended in the middle of a round
-                self.steps.close()
-            self._reset()
-            if self.recording is not None:
-                self.recording.in_another_loop()
-            self.core.reads.fetching.clear()
-            self.transport.drop_connections(of_parent=False)
-        if self.in_child is None:
-            self.in_child = atexit_hooks.close_in_child(self._close_at_exit)
-        if not self.over and not self.core.writer.clean:  # counted before a loop ran, or by another thread
-            self._start()
-
-    @abstractmethod
-    def _start(self) -> bool:
-        """The background runs; the flusher knows how."""
-
-    @abstractmethod
-    def _close_at_exit(self, seconds: float) -> None:
-        """The client is closed; the runner knows how."""
-
-    def _free(self) -> bool:
-        """True if the client belongs to no loop that may still run."""
-        return self.loop is None or self.loop.is_closed()
-
-    async def round(self) -> None:
-        """Everything that could be sent was sent, and answered. Raises Unavailable, Refused; nothing is lost by it."""
-        self.refusal = None
+        ``until``: when it is over in any case.
+        """
         try:
-            async with self.rounding:
-                await self._drive_round()
+            async with self.lock:
+                await self._flush(until)
+        finally:
+            self.state.publish()
+
+    async def _flush(self, until: Deadline | None) -> None:
+        try:
+            self.background.begin_round()
+            await self._send_all(until)
         except Exception as error:
-            ours = self.round_failed(error)
+            ours = self._failed(error)
             if ours is error:
                 raise
             raise ours from error
         finally:
-            self.rounds += 1
-            self.progressed()
-            self.publish()
+            self.background.end_round()
+            self.count += 1
+            self._wake_waiters(everyone=True)
 
-    async def _drive_round(self) -> None:
-        fork_hooks.notice()  # the loop of a parent may go on in a child that C has forked
-        if self.core.writer.router.keys is None:  # the namespace may take long to answer
-            self.core.writer.absorb()
-        recording = self.recording
+    async def _send_all(self, until: Deadline | None) -> None:
+        state, core, recording = self.state, self.state.core, self.recording
+        if self.steps is not None:  # an exception of a signal handler kept it from being closed
+            with state.lock:
+                self.steps.close()
         if recording is not None:
             await recording.seek()
-            self.core.writer.absorb()
+        if recording is not None or core.writer.router.keys is None:  # the namespace may take long to answer
+            with state.lock:
+                core.writer.absorb()
+        if recording is not None:
             await recording.own()
-        steps = self.steps = self.core.round()
-        ticker = asyncio.get_running_loop().create_task(self._absorb_meanwhile())
+        steps = self.steps = core.round()
         try:
-            async with self.transport.lane() as lane:
-                await work_through(self, steps, lane)
+            async with self.background.lane(self.transport, until) as lane:
+                self.background.connecting = False
+                await self._work_through(steps, lane)
         finally:
-            ticker.cancel()
-            steps.close()
+            with state.lock:
+                steps.close()
             self.steps = None
         if recording is not None:
             await recording.tidy()
-        error = round_error(self.core)
+        with state.lock:
+            error = round_error(core)
+            if error is None:
+                core.succeeded()
+                state.breaker.succeeded()
+                self.refusal = None
         if error is not None:
             raise error
-        self.core.succeeded()
-        self.breaker.succeeded()
+
+    async def _work_through(self, steps: Steps, lane: AwaitedLane) -> None:
+        """Send, receive and record as the steps say. Raises what the connection raises."""
+        state, background, recording = self.state, self.background, self.recording
+        answer: object = None
+        while True:
+            try:
+                with state.lock:
+                    step = steps.send(answer)
+                    if answer is not None:
+                        self._wake_waiters()
+            except StopIteration:
+                return
+            if isinstance(step, SendStep):
+                background.connecting = True  # over several servers a lane does so when it has to
+                await lane.send(step.command, step.text)
+                background.connecting = False
+                answer = None
+            elif isinstance(step, RecordStep):
+                answer = recording is not None and await recording.record(step.recorder)
+            else:
+                answer = await lane.receive()
+                if lane.on_new_connection():
+                    with state.lock:
+                        state.core.new_connection()
+
+    def _failed(self, error: Exception) -> CounterError:
+        """Count the failure of a round; return it as our error."""
+        state = self.state
+        known = translate(error)
+        ours = known or unforeseen(state.core, error)
+        with state.lock:
+            state.core.failed(kept_if_refused(ours), error)
+            if isinstance(known, Unavailable) and known is not error:  # not what Redis answers
+                state.breaker.failed(known)
+            self.refusal = without_traceback(ours) if isinstance(ours, Refused) else None
+        return ours
+
+    def _wake_waiters(self, *, everyone: bool = False) -> None:
+        for done, bell in tuple(self.waiters):
+            if everyone or done():
+                bell.ring()
 
     async def exchange(self, commands: list[Command]) -> list[object]:
         """Return the answers to commands of the janitor. Raises where one has none."""
-        ticker = asyncio.get_running_loop().create_task(self._absorb_meanwhile())
-        try:
-            async with self.rounding, self.transport.lane() as lane:
-                return all_answered(await lane.exchange(commands))
-        finally:
-            ticker.cancel()
+        async with self.lock:
+            try:
+                self.background.begin_round()
+                async with self.background.lane(self.transport) as lane:
+                    self.background.connecting = False
+                    return all_answered(await lane.exchange(commands))
+            finally:
+                self.background.end_round()
 
-    async def send(self, lane: AwaitedLane, step: SendStep) -> None:
-        await lane.send(step.command, step.text)
-
-    def beat(self) -> None:
-        """Threads are watched; a task that ends is known at once."""
-
-    async def _absorb_meanwhile(self) -> None:
-        while True:
-            await asyncio.sleep(self.core.settings.flush_interval)
-            if self.core.overdue or self.recording is not None:
-                self.core.writer.absorb()
-                if self.recording is not None:
-                    await self.recording.own()
-
-    def progressed(self) -> None:
-        self.progress.set()
-        self.progress = asyncio.Event()
-
-
-class Signal:
-    """As `AutoResetEvent`, for tasks; but `wait` leaves it ringing: call `silence` afterwards."""
-
-    def __init__(self) -> None:
-        self._event = asyncio.Event()
-
-    def ring(self) -> None:
-        self._event.set()
-
-    def rings(self) -> bool:
-        return self._event.is_set()
-
-    def silence(self) -> None:
-        self._event.clear()
-
-    async def wait(self, seconds: float) -> bool:
-        """Return whether it rings within that time; it goes on ringing."""
-        return await set_within(self._event, seconds)
-
-
-def running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
-
-
-async def set_within(event: asyncio.Event, seconds: float) -> bool:
-    """Return whether the event was set within that time.
-
-    Not by asyncio.wait_for: up to Python 3.11 it loses a cancellation that comes together with the event.
-    """
-    if event.is_set():
-        return True
-    waiter = asyncio.ensure_future(event.wait())
-    try:
-        done, _ = await asyncio.wait({waiter}, timeout=seconds)
-    finally:
-        waiter.cancel()
-    return bool(done)
+    def abandon(self) -> bool:
+        """The round that was under way will not end: its thread or loop is gone. Return whether it was of flushing."""
+        steps, self.steps = self.steps, None
+        self.lock = asyncio.Lock()
+        if steps is not None:
+            with self.state.lock:
+                steps.close()
+        return steps is not None

@@ -10,12 +10,23 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
+from redis_counters.drivers.client_state import ClientState
 from redis_counters.drivers.clock import monotonic
+from redis_counters.drivers.deadline import Deadline
+from redis_counters.drivers.pacing import IDLE_POLL
+from redis_counters.drivers.transport import Lane, Meanwhile, Transport
+from redis_counters.errors import Unavailable
+from redis_counters.events import EventKind
+
+if TYPE_CHECKING:
+    from redis_counters.drivers.threads.recording import Recording
 
 STALLED = 5.0  # seconds that the flusher may take to notice that it was asked
-HELP = 1.0  # seconds after which a waiting caller helps, without a word: the machine may be busy
 RETRY = 0.5  # seconds until a thread that could not be started is tried again
+SURVIVED: type[BaseException] = BaseException  # by the background: also what ends threads (SystemExit)
 
 
 class AutoResetEvent:
@@ -68,31 +79,31 @@ class Worker(threading.Thread):
 class Background:
     """The flusher, and the helper beside it.
 
-    ``flush`` and ``help_out`` are what the threads do, over and over again. ``report`` is called when the flusher was
-    found gone or absent; ``bury`` before another is started in the place of one that is gone.
+    ``turn`` is what the flusher does, over and over again. ``reclaim`` is called when it is gone in the middle of a
+    round, before another takes its place.
     """
 
     def __init__(
         self,
-        flush: Callable[[], None],
-        help_out: Callable[[], None],
-        *,
-        bury: Callable[[threading.Thread], None],
-        report: Callable[[str], None],
-        slack: float,
+        state: ClientState,
+        recording: Recording | None,
+        turn: Callable[[], None],
+        reclaim: Callable[[], None],
     ) -> None:
-        self._flush = flush
-        self._help_out = help_out
-        self._bury = bury
-        self._report = report
-        self._slack = slack  # seconds that the flusher may rest between two looks
-        self._lock = threading.RLock()
+        self.state = state
+        self.recording = recording
+        self.interval = state.core.settings.flush_interval
         self.asked = AutoResetEvent()  # there is something to do
-        self.helping = AutoResetEvent()  # a round has begun, or all is over
         self.connecting = False  # it may take long, and looks like not running
         self.stopped = False
-        self.absent = False  # the flusher cannot be started, or was asked and did not come: callers do the work
-        self.beats = 0
+        self.unavailable = False  # the flusher cannot be started, or was asked and did not come: callers do the work
+        self.heartbeats = 0
+        self.rounder: threading.Thread | None = None  # runs the round that goes on
+        self._turn = turn
+        self._reclaim = reclaim
+        self._lock = threading.RLock()
+        self._helping = AutoResetEvent()  # a round has begun, or all is over
+        self._ended = AutoResetEvent()
         self._generation = 0
         self._ident = 0  # of the flusher
         self._flusher: Worker | None = None
@@ -108,39 +119,39 @@ class Background:
     def ask(self) -> bool:
         """The flusher is asked to work; False if it cannot be relied on to do so."""
         if not _runs(self._flusher):
-            if self.absent and monotonic() - self._since < RETRY:
+            if self.unavailable and monotonic() - self._since < RETRY:
                 return False
             if not self.start():
                 return False
         elif self.asked.rings():
-            limit = STALLED + (self._slack if self._proved else 0.0)
-            if not self.absent and monotonic() - self._since > limit:
-                self.missed()
+            limit = STALLED + (self.interval if self._proved else 0.0)  # so long it may rest between two looks
+            if not self.unavailable and monotonic() - self._since > limit:
+                self._stalled()
         else:
             self._since = monotonic()
             self.asked.ring()
-        return self._proved and not self.absent
+        return self._proved and not self.unavailable
 
-    def beat(self) -> None:
+    def heartbeat(self) -> None:
         """The flusher says that it runs; said by a caller that does its work, it means nothing."""
         if threading.get_ident() != self._ident:
             return
-        self.beats += 1
+        self.heartbeats += 1
         self._since = monotonic()
         self._proved = True
-        self.absent = False
+        self.unavailable = False
 
-    def missed(self) -> None:
+    def _stalled(self) -> None:
         """The flusher was asked and made no progress: if it is gone, another is started; else callers do the work."""
         with self._lock:
-            if not self.replaced() and not self.stopped and not self.absent and not self.connecting:
-                self.absent = True
+            if not self.replaced() and not self.stopped and not self.unavailable and not self.connecting:
+                self.unavailable = True
                 self._report("the thread that flushes makes no progress, callers flush")
 
     def replaced(self) -> bool:
         """Return whether the flusher was gone, and another one has taken its place."""
         with self._lock:
-            if self.stopped or self.absent or not _gone(self._flusher):
+            if self.stopped or self.unavailable or not _gone(self._flusher):
                 return False
             self._replace()
             return True
@@ -153,27 +164,38 @@ class Background:
             if not _runs(self._flusher):
                 self._replace()
             elif not _runs(self._helper):
-                self._helper = _started(self._keep, self._help_out, self._generation, "redis-counters-buffer")
+                self._helper = self._start_thread(self._absorb, "redis-counters-buffer")
             return self._flusher is not None
 
     def _replace(self) -> None:
-        gone, absent = self._flusher, self.absent
+        gone, unavailable = self._flusher, self.unavailable
         if gone is not None:
-            self._bury(gone)
+            if self.rounder is gone:  # C code may end a thread without a word
+                self.end_round()
+                self._reclaim()
             self._report("the thread that flushes was gone, another one is started")
         self._generation += 1
         self._proved, self._since = False, monotonic()
         self.asked.ring()
-        self._flusher = _started(self._keep, self._flush, self._generation, "redis-counters")
-        self.absent = self._flusher is None
+        self._flusher = self._start_thread(self._turn, "redis-counters")
+        self.unavailable = self._flusher is None
         if self._flusher is not None:
-            self._helper = _started(self._keep, self._help_out, self._generation, "redis-counters-buffer")
-        elif not absent and threading.main_thread().is_alive():  # else the interpreter is ending, as it should
+            self._helper = self._start_thread(self._absorb, "redis-counters-buffer")
+        elif not unavailable and threading.main_thread().is_alive():  # else the interpreter is ending, as it should
             self._report("no thread can be started, callers flush")
+
+    def _start_thread(self, work: Callable[[], None], name: str) -> Worker | None:
+        """Return a new thread that runs, None if none can be started."""
+        try:  # isolated subinterpreters refuse daemon threads as soon as they are made
+            thread = Worker(target=self._keep, args=(work, self._generation), name=name, daemon=True)
+            thread.start()
+        except RuntimeError:
+            return None
+        return thread
 
     def _keep(self, work: Callable[[], None], generation: int) -> None:
         """Do the work until the client is closed, whatever is raised in it: also what ends threads (SystemExit)."""
-        if work is self._flush and generation == self._generation:
+        if work is self._turn and generation == self._generation:
             self._ident = threading.get_ident()
         while not self.stopped and generation == self._generation:
             try:
@@ -185,11 +207,47 @@ class Background:
                 except BaseException:  # of a handler of the caller's
                     time.sleep(0.1)
 
+    def _report(self, text: str) -> None:
+        """The next `publish` logs what happened to the background."""
+        self.state.core.report(EventKind.FLUSHER_RESTARTED, text)
+
+    def begin_round(self) -> None:
+        """This thread runs a round from now on; meanwhile the helper takes in what is counted."""
+        self.rounder = threading.current_thread()
+        self.connecting = True
+        self._helping.ring()
+
+    def end_round(self) -> None:
+        self.rounder = None
+        self.connecting = False
+
+    def lane(self, transport: Transport, until: Deadline | None = None) -> AbstractContextManager[Lane]:
+        """A lane; while an answer is awaited, the flusher shows that it runs."""
+        return transport.lane(until, meanwhile=Meanwhile(self._still_waits, self.interval))
+
+    def _still_waits(self) -> None:
+        if self.state.stopped:  # the connection is about to be closed under us
+            raise Unavailable("the client was closed while an answer was awaited")
+        self.heartbeat()
+
+    def _absorb(self) -> None:
+        """While a round takes long (redis-py may be connecting), the buffer must not grow with every increment."""
+        core = self.state.core
+        self._helping.wait(IDLE_POLL)
+        while self.rounder is not None and not self.stopped:
+            self._ended.wait(self.interval)
+            if self.rounder is not None and (core.overdue or self.recording is not None):
+                with self.state.lock:
+                    core.writer.absorb()
+                if self.recording is not None:
+                    self.recording.own()
+
     def end(self, seconds: float) -> None:
         """The threads end; waits that long for each."""
         self.stopped = True
         self.asked.ring()
-        self.helping.ring()
+        self._helping.ring()
+        self._ended.ring()
         for thread in (self._flusher, self._helper):
             if thread is not None and thread is not threading.current_thread():
                 thread.join(seconds)
@@ -210,15 +268,3 @@ def _gone(thread: Worker | None) -> bool:
         return True
     tasks = "/proc/self/task"
     return os.path.isdir(tasks) and not os.path.exists(f"{tasks}/{thread.native_id}")
-
-
-def _started(
-    keep: Callable[[Callable[[], None], int], None], work: Callable[[], None], generation: int, name: str
-) -> Worker | None:
-    """Return a new thread that runs, None if none can be started."""
-    try:  # isolated subinterpreters refuse daemon threads as soon as they are made
-        thread = Worker(target=keep, args=(work, generation), name=name, daemon=True)
-        thread.start()
-    except RuntimeError:
-        return None
-    return thread

@@ -1,130 +1,144 @@
-"""The background thread of the blocking driver: flushes at its pace, keeps house between rounds, never ends."""
+# Generated from redis_counters/drivers/tasks/flusher.py by `make blocking`: change that.
+"""What the background does, turn by turn: it waits, flushes at its pace, keeps house, tries again."""
 
 from __future__ import annotations
 
-import threading
+import time
+from typing import TYPE_CHECKING
 
+from redis_counters.drivers.client_state import ClientState
 from redis_counters.drivers.clock import monotonic
-from redis_counters.drivers.pacing import IDLE_POLL, MOST_PAUSE, retry_options
-from redis_counters.drivers.threads.background import Background
-from redis_counters.drivers.threads.pace import keep_house, pause, rest_or_keep_house, round_unless_stopped
+from redis_counters.drivers.pacing import IDLE_POLL, IMPATIENCE, MOST_PAUSE, retry_options
+from redis_counters.drivers.redis_py.errors import translate
+from redis_counters.drivers.threads.background import SURVIVED, AutoResetEvent, Background
 from redis_counters.drivers.threads.rounds import Rounds
-from redis_counters.drivers.transport import Transport
-from redis_counters.errors import CounterError
+from redis_counters.errors import Unavailable
 from redis_counters.events import EventKind, log
-from redis_counters.protocol.core import Core
+
+if TYPE_CHECKING:
+    from redis_counters.drivers.threads.recording import Recording
 
 
-class Flusher(Rounds):
-    """What the thread does."""
+class Flusher:
+    """Decides when a round is due, of flushing or of the janitor."""
 
-    def __init__(self, core: Core, transport: Transport) -> None:
-        # Not in the thread: a fork during an import leaves the import's lock held in the child for ever.
+    def __init__(self, state: ClientState, rounds: Rounds, background: Background, recording: Recording | None) -> None:
+        # Not in the background: a fork during an import leaves the import's lock held in the child for ever.
         from tenacity import Retrying
 
-        super().__init__(core, transport)
-        self.retrying = Retrying(sleep=self._pause, **retry_options(core))
+        self.state = state
+        self.rounds = rounds
+        self.background = background
+        self.recording = recording
+        self.interval = state.core.settings.flush_interval
+        self.urgent = AutoResetEvent()  # a caller waits for a flush
+        self.expecting = 0.0  # a flush was requested: until then something may come
+        self.retrying = Retrying(sleep=self.wait_to_retry, **retry_options(state.core))
 
-    def _reset(self) -> None:
-        super()._reset()
-        self.background = Background(
-            self._work,
-            self._absorb_meanwhile,
-            bury=self._bury,
-            report=self._report,
-            slack=self.core.settings.flush_interval,
-        )
-
-    def _report(self, text: str) -> None:
-        """The next `publish` logs what happened to the background."""
-        self.core.report(EventKind.FLUSHER_RESTARTED, text)
-
-    def _work(self) -> None:
+    def turn(self) -> None:
+        """Wait until there is something to do, and do it. Whatever fails, callers must not wait for ever."""
         try:
             self._wait_and_flush()
-            keep_house(self)
-        except BaseException as error:  # a fault of ours, of a client, or SystemExit: callers must not wait for ever
-            if self.stopped:
+            self._keep_house()
+        except SURVIVED as error:  # a fault of ours, or of a client
+            if self.state.stopped:
                 return
             log.exception("flushing failed unexpectedly, going on")
             if not isinstance(error, Exception):
-                self._report(f"the thread that flushes was to end by {type(error).__name__}, it goes on")
-                self.publish()
-            self._pause(MOST_PAUSE)
+                self.state.core.report(
+                    EventKind.FLUSHER_RESTARTED,
+                    f"the background was to end by {type(error).__name__}, it goes on",
+                )
+                self.state.publish()
+            self.wait_to_retry(MOST_PAUSE)
 
     def _wait_and_flush(self) -> None:
         background = self.background
-        background.beat()
+        background.heartbeat()
         if background.asked.wait(self._patience()):
             self.expecting = monotonic() + IDLE_POLL
-        background.beat()
-        if self._nothing_to_do():
+        background.heartbeat()
+        if self.nothing_to_do():
             return
-        if not rest_or_keep_house(self, self.core.settings.flush_interval) and self._nothing_to_do():
+        if not self._rest(self.interval) and self.nothing_to_do():
             return
         self.urgent.silence()
-        self.retrying(round_unless_stopped, self)
+        self.retrying(self._flush)
 
     def _patience(self) -> float:
-        with self.lock:
-            if not self.core.writer.clean:
+        with self.state.lock:
+            if not self.state.core.writer.clean:
                 return 0.0
-            longest = min(IDLE_POLL, self.core.housekeeping.wait())
+            longest = min(IDLE_POLL, self.state.core.housekeeping.wait())
         # A thread that counts asks first: its increment may come a little later than that.
-        return min(longest, self.core.settings.flush_interval) if monotonic() < self.expecting else longest
+        return min(longest, self.interval) if monotonic() < self.expecting else longest
 
-    def _nothing_to_do(self) -> bool:
-        with self.lock:
-            return not self.urgent.rings() and self.core.nothing_to_do()
+    def nothing_to_do(self) -> bool:
+        with self.state.lock:
+            return not self.urgent.rings() and self.state.core.nothing_to_do()
 
-    def _pause(self, seconds: float) -> None:
-        pause(self, seconds)
+    def _rest(self, seconds: float) -> bool:
+        """Return whether a flush is wanted before that time is over; meanwhile the janitor goes on."""
+        end = monotonic() + seconds
+        while (rest := end - monotonic()) > 0 and not self.state.stopped:
+            with self.state.lock:
+                until_janitor = self.state.core.housekeeping.wait()
+            if self.urgent.wait(min(rest, until_janitor)):
+                return True
+            if until_janitor < rest:
+                self._keep_house()
+        return False
 
-    def _absorb_meanwhile(self) -> None:
-        """While a round takes long (redis-py may be connecting), the buffer must not grow with every increment."""
-        self.background.helping.wait(IDLE_POLL)
-        while self.in_round and not self.stopped:
-            self.ended.wait(self.core.settings.flush_interval)
-            wanted = self.core.overdue or self.recording is not None
-            if self.in_round and wanted and self.lock.acquire(blocking=False):
-                try:
-                    self.core.writer.absorb()
-                finally:
-                    self.lock.release()
-                if self.recording is not None:
-                    self.recording.own()
+    def _keep_house(self) -> None:
+        """The janitor has made a step, if it was time for one. What stops it stops it until its next pass."""
+        state, housekeeping = self.state, self.state.core.housekeeping
+        with state.lock:
+            if housekeeping.wait() > 0:
+                return
+            commands = housekeeping.commands()
+        if commands is not None:
+            began = monotonic()
+            try:
+                answers = self.rounds.exchange(commands)
+            except BaseException as error:
+                with state.lock:
+                    housekeeping.abandoned()
+                if translate(error) is None:
+                    raise
+            else:
+                with state.lock:
+                    housekeeping.answered(answers, monotonic() - began)
+                return
+        state.publish()
 
-    def _bury(self, gone: threading.Thread) -> None:
-        """What a flusher held that ended without a word (C code may end a thread) is free again."""
-        if self.rounder is gone:
-            steps, self.steps = self.steps, None
-            self._leave_round()
-            self.rounding = threading.Lock()
-            with self.lock:
-                if steps is not None:
-                    steps.close()
-                else:
-                    self.core.housekeeping.abandoned()
+    def wait_to_retry(self, seconds: float) -> None:
+        """Wait, unless a flush is wanted; meanwhile the buffer must not grow with every increment."""
+        end = monotonic() + seconds
+        while (rest := end - monotonic()) > 0 and not self.state.stopped:
+            self.background.heartbeat()
+            if self.urgent.wait(min(rest, self.interval)):
+                time.sleep(min(rest, IMPATIENCE))  # Redis is not there the sooner for being asked at once
+                break
+            with self.state.lock:
+                self.state.core.writer.absorb()
             if self.recording is not None:
-                self.recording.bury()
+                self.recording.own()
+        self.urgent.silence()
 
-    def _flush_inline_if_due(self) -> None:
-        """With no thread that does it, a caller flushes once per interval; less often while that fails."""
-        if self.core.writer.events:
-            self.publish()
-        if not self.background.absent or self.rounding.locked():
-            return
-        begun = monotonic()
-        if begun < self.inline_flush_due or self._nothing_to_do():
-            return
-        interval = self.core.settings.flush_interval
-        self.inline_flush_due = begun + interval
-        try:
-            self.round()
-            self.inline_backoff = 0.0
-        except CounterError:
-            now = monotonic()
-            self.inline_backoff = min(max(2 * self.inline_backoff, interval), MOST_PAUSE)
-            self.inline_flush_due = now + max(
-                self.inline_backoff, now - begun
-            )  # at most half of the time is spent on waiting
+    def _flush(self) -> None:
+        """Run a round. One that fails after some progress is followed by the next at once: only a standstill waits.
+
+        Where one server of a cluster is gone, and the others are there, rounds fail like that again and again: from
+        the second on they come at the usual pace.
+        """
+        seconds = 0.0
+        while not self.state.stopped:
+            flushes = self.state.core.writer.flushes
+            try:
+                self.rounds.flush()
+                return
+            except Unavailable:
+                if self.state.core.writer.flushes == flushes:
+                    raise
+            self.wait_to_retry(seconds)
+            seconds = min(self.interval, MOST_PAUSE)

@@ -78,7 +78,7 @@ class KeyedThreads:
 
     def do(self, calls: Sequence[Call]) -> None:
         """Every call has an answer or an error. Raises UsageError on a closed client."""
-        if self.runner.refusing:
+        if self.runner.state.refusing:
             raise closed()
         group = _Group(calls)
         try:
@@ -195,7 +195,7 @@ class KeyedThreads:
 def keyed_of(runner: ThreadRunner) -> KeyedThreads:
     """Return what sends keyed calls for this runner; made when first asked for, also in the child of a fork."""
     if runner.keyed is None:
-        with runner.lock:
+        with runner.state.lock:
             if runner.keyed is None:
                 runner.keyed = KeyedThreads(runner)
     return runner.keyed

@@ -44,15 +44,11 @@ def remake(runner: ThreadRunner) -> None:
     with _remaking.setdefault(made_of, threading.RLock()):
         if runner.made_of is made_of:
             return
-        background = runner.background
-        if not background.ended(PATIENCE):
+        if not runner.background.ended(PATIENCE):
             raise UsageError("threads were patched while this client sent something: patch before it is used")
-        if runner.steps is not None:
-            runner.steps.close()
-        in_child = runner.in_child
-        runner._reset()
-        runner.in_child = in_child
+        runner.rounds.abandon()
+        runner.make_parts()
         if runner.recording is not None:
-            runner.recording.relock(runner.lock)
+            runner.recording.abandon()
         runner.transport.disconnect_idle()  # their sockets would keep all greenlets waiting
         runner.transport.begin_in_child()  # and so would the locks

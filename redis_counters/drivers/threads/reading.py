@@ -1,80 +1,138 @@
-"""Reads of the blocking driver: a caller's thread asks Redis, one at a time for a name; the others wait for it."""
+# Generated from redis_counters/drivers/tasks/reading.py by `make blocking`: change that.
+"""What callers ask Redis for: questions, with the client's own retries, and values, fetched by one for all."""
 
 from __future__ import annotations
 
+import random
 import threading
+import time
 from collections.abc import Collection, Generator
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from redis_counters.drivers.client_state import ClientState
 from redis_counters.drivers.deadline import Deadline
+from redis_counters.drivers.pacing import closed
 from redis_counters.drivers.process.finalizer import without_traceback
-from redis_counters.drivers.threads.asking import drive, read
+from redis_counters.drivers.redis_py.clients import LEAST_PAUSE, MOST_PAUSE
+from redis_counters.drivers.redis_py.errors import lacks_connection, no_connection_left
 from redis_counters.drivers.threads.background import AutoResetEvent
-from redis_counters.drivers.threads.flusher import Flusher
-from redis_counters.errors import Unavailable
+from redis_counters.drivers.transport import Transport
+from redis_counters.errors import CounterError, Outcome, Unavailable, with_outcome
 from redis_counters.protocol.read.cache import FetchLease, FetchPlan
+from redis_counters.protocol.wire.answers import all_answered
 from redis_counters.protocol.wire.commands import Command
 from redis_counters.protocol.wire.values import CounterValue
 
 T = TypeVar("T")
 
 
-class _OwnLease(FetchLease):
-    """A lease that knows its thread."""
+class Reading:
+    """A caller asks by itself. Of those that read one name at a time, one fetches it, and the others wait for it."""
 
-    __slots__ = ("thread",)
+    def __init__(self, state: ClientState, transport: Transport) -> None:
+        self.state = state
+        self.transport = transport
+        self.waiting: list[AutoResetEvent] = []  # of callers that wait until another's fetch is over
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.thread = threading.get_ident()
+    def ask(self, asks: Generator[list[Command], list[object], T], deadline: Deadline, *, whole: bool = False) -> T:
+        """Drive a generator of questions; return what it returns. ``whole``: raise the error of a missing answer.
 
+        A server of a cluster that is not there is no reason not to ask the others: the generator gets a `NoAnswer`,
+        and the breaker does not count it.
+        """
+        if self.state.over:
+            raise closed()
+        answers: Any = None
+        while True:
+            try:
+                with self.state.lock:
+                    commands = asks.send(answers)
+            except StopIteration as stop:
+                result: T = stop.value
+                return result
+            answers = self._answers(commands, deadline)
+            if whole:
+                all_answered(answers)
 
-def _fetches_already(lease: FetchLease | None) -> bool:
-    """True if this very thread does: a signal handler, or an observer, reads within its read."""
-    return isinstance(lease, _OwnLease) and not lease.over and lease.thread == threading.get_ident()
+    def _answers(self, commands: list[Command], deadline: Deadline) -> list[object]:
+        state = self.state
+        state.breaker.check()
+        try:
+            answers = self._patient_answers(commands, deadline)
+        except Unavailable as error:
+            if not no_connection_left(error) and state.breaker.failed(error):
+                state.publish()
+            raise
+        if state.breaker.succeeded():
+            state.publish()
+        return answers
 
-
-class Reading(Flusher):
-    """What readers do."""
-
-    def ask(self, asks: Generator[list[Command], list[object], T], deadline: Deadline | None = None) -> T:
-        return drive(self, asks, deadline or Deadline(), whole=False)
+    def _patient_answers(self, commands: list[Command], deadline: Deadline) -> list[object]:
+        """Ask; where a server of a cluster had no free connection, give all back, wait a little and ask again."""
+        pause = LEAST_PAUSE
+        while True:
+            answers = self.transport.ask_each(commands, deadline)
+            if not lacks_connection(answers) or deadline.left() <= pause:
+                return answers
+            time.sleep(pause * random.random())
+            pause = min(2 * pause, MOST_PAUSE)
 
     def read(self, names: Collection[bytes], max_age: float | None) -> dict[bytes, CounterValue]:
-        if self.background.absent and not self.over:
-            self.begin_here()
-            self._flush_inline_if_due()
-        return read(self, names, max_age)
+        """Return values by name; from the cache where it is fresh enough, else from Redis in one round trip."""
+        state, reads = self.state, self.state.core.reads
+        if state.over:
+            raise closed()
+        failure: CounterError | None = None
+        lease, deadline = FetchLease(threading.get_ident()), Deadline()
+        try:
+            with state.lock:
+                plan = reads.claim(names, max_age, None, lease)
+            if plan.busy:
+                plan = self._wait_to_claim(names, max_age, lease, deadline)
+            if not plan.missing:
+                return plan.values
+            values = self.ask(reads.fetch(plan.missing, plan.values), deadline, whole=True)
+            if plan.values:
+                values |= plan.values
+            if plan.busy:  # within another read (of a signal handler): what that one gets is older, and is not kept
+                with state.lock:
+                    for name in plan.missing:
+                        reads.forget(name)
+            return values
+        except CounterError as error:
+            failure = without_traceback(with_outcome(error, Outcome.NOT_APPLIED))
+            raise
+        finally:
+            lease.over = True
+            if lease.names:
+                with state.lock:
+                    reads.release(lease, failure)
+                for bell in tuple(self.waiting):
+                    bell.ring()
 
-    def lease(self) -> FetchLease:
-        return _OwnLease()
-
-    def fetch_over(self) -> None:
-        for bell in tuple(self.readers):
-            bell.ring()
-
-    def wait_to_claim(
+    def _wait_to_claim(
         self, names: Collection[bytes], max_age: float | None, lease: FetchLease, deadline: Deadline
     ) -> FetchPlan:
-        """Return a plan as soon as no other thread fetches what it lacks. Raises what the fetch did.
+        """Return a plan as soon as nothing else fetches what it lacks. Raises what the fetch did.
 
-        Where this thread itself is the one that fetches, it would wait for ever: the plan is still ``busy`` then.
+        A signal handler, or an observer, may read within a read of its own thread, and would wait for itself for ever:
+        the plan is still ``busy`` then.
         """
-        reads, since, bell = self.core.reads, self.core.clock(), AutoResetEvent()
+        core, since, bell = self.state.core, self.state.core.clock(), AutoResetEvent()
         try:
-            self.readers.append(bell)
+            self.waiting.append(bell)
             while True:
-                with self.lock:
-                    failure = reads.failure(names, since)
+                with self.state.lock:
+                    failure = core.reads.failure(names, since)
                     if failure is not None:
                         raise without_traceback(failure)
-                    claim = reads.claim(names, max_age, since, lease)
-                    waits_for_itself = any(_fetches_already(reads.fetching.get(name)) for name in claim.missing)
-                if not claim.busy or waits_for_itself:
-                    return claim
+                    plan = core.reads.claim(names, max_age, since, lease)
+                    waits_for_itself = any(core.reads.fetched_by(name, lease.reader) for name in plan.missing)
+                if not plan.busy or waits_for_itself:
+                    return plan
                 if not deadline.left():
                     raise Unavailable(f"Redis is not reachable: {deadline.words}")
                 bell.wait(min(1.0, deadline.left()))
         finally:
-            if bell in self.readers:
-                self.readers.remove(bell)
+            if bell in self.waiting:
+                self.waiting.remove(bell)

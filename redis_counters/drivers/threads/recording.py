@@ -1,55 +1,97 @@
-"""Recording of the blocking driver: the thread that records touches the disk."""
+# Generated from redis_counters/drivers/tasks/recording.py by `make blocking`: change that.
+"""What is written to a journal, one after the other: in the order in which it was taken from the core.
+
+The core's lock is not held meanwhile: the disk may take long. (A call that is recorded by itself has to be on the disk
+before it counts.)
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import Any, TypeVar
 
-from redis_counters.drivers.threads.journaling import Journaling
-from redis_counters.protocol.core import Core
+from redis_counters.drivers.client_state import ClientState
+from redis_counters.drivers.journal.client import Journal
+from redis_counters.drivers.threads.disk import Disk
+from redis_counters.protocol.journal.recorder import Recorder
+from redis_counters.protocol.wire.values import Name
 
-T = TypeVar("T")
 
+class Recording:
+    """The journals of a client: its own, and those that killed processes left."""
 
-class Recording(Journaling):
-    """The journals of a client for threads."""
+    def __init__(self, state: ClientState) -> None:
+        self.state = state
+        self.journal = Journal(state.core)
+        self.order = threading.Lock()
+        self.disk = Disk()
 
-    def __init__(self, core: Core, lock: threading.RLock) -> None:
-        super().__init__(core)
-        self.lock = lock
-
-    def begin(self, lock: threading.RLock) -> None:
+    def begin_in_child(self) -> None:
         """In the child of a fork: nothing is recorded, and no lock is held."""
-        self.relock(lock)
+        self.order, self.disk = threading.Lock(), Disk()
         self.journal.begin()
 
-    def relock(self, lock: threading.RLock) -> None:
-        """`threading` makes other locks now; nothing is recorded at this moment."""
-        self.lock, self.order = lock, threading.Lock()
-
-    def bury(self) -> None:
-        """The thread that wrote, if one did, is no more."""
+    def abandon(self) -> None:
+        """The thread or loop that wrote, if one did, is no more."""
         self.order = threading.Lock()
-        with self.lock:
+        with self.state.lock:
             self.journal.unknown()
+
+    def own(self) -> bool:
+        """Write what this client has counted. False if the journal cannot be written at present."""
+        recorder = self.state.core.recorder
+        return recorder is not None and self.record(recorder)
+
+    def record(self, recorder: Recorder) -> bool:
+        """Write what changed to the recorder's journal. False if it cannot be written at present."""
+        with self.order:
+            with self.state.lock:
+                writing = self.journal.take(recorder)
+            if isinstance(writing, bool):
+                return writing
+            failure: BaseException | None = None
+            try:
+                self.disk.run(self.journal.write, writing)
+            except BaseException as error:  # interrupted, too: then it is unknown whether it was written, or will be
+                failure = error
+            with self.state.lock:
+                return self.journal.written(writing, failure)
+
+    def count(self, name: Name, amount: int) -> None:
+        """Write the amount, then count it; the caller waits for the disk.
+
+        Raises: NotRecorded, Overflow; then it is not counted.
+        """
+        core = self.state.core
+        with self.state.lock:
+            core.check_room(name, amount)
+            self.journal.append(name, amount)
+            core.count(name, amount)
 
     def seek(self) -> None:
         """What killed processes left is sent from the next round on."""
         if self.journal.may_seek:
             with self.order:
                 if self.journal.may_seek:
-                    found, events = self.journal.seek()
-                    with self.lock:
+                    self.journal.sought()  # if this is interrupted, what it found waits for the next process
+                    found, events = self.disk.run(self.journal.seek)
+                    with self.state.lock:
                         self.journal.adopt(found, events)
+
+    def tidy(self) -> None:
+        """Remove journals of which all was sent."""
+        if self.state.core.orphans:
+            with self.order:
+                with self.state.lock:
+                    empty = self.journal.over()
+                while empty:
+                    self.disk.run(empty[-1].remove)
+                    empty.pop()
 
     def close(self) -> None:
         """Write all that is counted, if it is needed any more; nothing is recorded from now on."""
         self.journal.try_now()
         kept = self.own()
-        with self.order, self.lock:
+        with self.order, self.state.lock:
             self.journal.close()
-            self.core.left_in_journal = kept
-
-    def off(self, function: Callable[..., T], *arguments: Any) -> T:
-        return function(*arguments)
+            self.state.core.left_in_journal = kept
+        self.disk.end()

@@ -34,15 +34,16 @@ class FetchPlan(NamedTuple):
 
 
 class FetchLease:
-    """The names that one reader fetches.
+    """The names that one reader fetches; ``reader`` is its thread or task, where a driver says so.
 
     The reader owns it before names are added; ``over`` is set as the first thing when it is through, or interrupted,
     and counts from then on, even if another exception keeps it from releasing the names.
     """
 
-    __slots__ = ("names", "over")
+    __slots__ = ("names", "over", "reader")
 
-    def __init__(self) -> None:
+    def __init__(self, reader: object = None) -> None:
+        self.reader = reader
         self.names: list[bytes] = []
         self.over = False
 
@@ -150,6 +151,11 @@ class ReadCache:
                 return value
         snapshot = self.cache.get(name)
         return self.last(name) if snapshot is not None and since is not None and snapshot.taken > since else None
+
+    def fetched_by(self, name: bytes, reader: object) -> bool:
+        """True if this very reader fetches it."""
+        lease = self.fetching.get(name)
+        return lease is not None and not lease.over and lease.reader == reader
 
     def forget(self, name: bytes) -> None:
         """Redis has just changed the counter for us: reads from now on must be newer than this."""

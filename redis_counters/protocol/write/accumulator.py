@@ -71,7 +71,7 @@ class Accumulator:
             taken.reverse()
             del amounts[:count]
             self.claimed_amounts = taken
-            self.buffer.asked.value = False
+            self.buffer.flush_requested.value = False
         taken = self.claimed_amounts
         while taken:
             name, amount = taken[-1]
@@ -97,7 +97,7 @@ class Accumulator:
             taken = ones[:count]
             del ones[:count]
             self.claimed = taken
-            self.buffer.asked.value = False
+            self.buffer.flush_requested.value = False
         counter = Counter(self.claimed)
         # Not a list of pairs: the garbage collector follows those.
         batch, counts = list(counter), list(counter.values())
