@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import Any, TypeVar
 
 from redis_counters.errors import (
@@ -142,16 +142,6 @@ def not_delivered(core: Core, when: str) -> None:
         core.report(
             EventKind.NOT_DELIVERED, f"counter {quoted(name)}: {amount} not known to be in Redis {when}", name, amount
         )
-
-
-def open_recording(core: Core, make: Callable[[], R]) -> R | None:
-    """Return what ``make`` imports and makes, None without a journal. Raises UsageError."""
-    if core.settings.journal is None:
-        return None
-    try:
-        return make()
-    except ImportError as error:
-        raise UsageError(f"journal needs file locks (fcntl) and sqlite3, which are not here: {error}") from error
 
 
 def unavailable(core: Core, what: str, *, over: bool) -> Unavailable:

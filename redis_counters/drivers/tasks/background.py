@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING
 
 from redis_counters.drivers.client_state import ClientState
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.pacing import REST
 from redis_counters.drivers.process import fork_hooks
+from redis_counters.drivers.tasks.recording import Recording
 from redis_counters.drivers.transport import AwaitedLane, AwaitedTransport
 from redis_counters.events import EventKind
-
-if TYPE_CHECKING:
-    from redis_counters.drivers.tasks.recording import Recording
 
 RESTART = 0.5  # seconds until a task that was cancelled is started again: the loop may be about to end
 SURVIVED: type[BaseException] = Exception  # by the background; a cancellation ends it

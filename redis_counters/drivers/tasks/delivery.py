@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 from redis_counters.drivers.client_state import ClientState
 from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.pacing import REST, TURN, TURNS, check_closed, check_flushed, closed
 from redis_counters.drivers.tasks.background import Background
+from redis_counters.drivers.tasks.recording import Recording
 from redis_counters.drivers.tasks.waiting import Waiting
 from redis_counters.errors import CounterError, Refused
-
-if TYPE_CHECKING:
-    from redis_counters.drivers.tasks.recording import Recording
 
 OURS = "redis-counters"  # how the names of this library's threads begin
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from redis_counters.drivers.client_state import ClientState
 from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.pacing import IDLE_POLL, IMPATIENCE, MOST_PAUSE, retry_options
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.tasks.background import SURVIVED, AutoResetEvent, Background
+from redis_counters.drivers.tasks.recording import Recording
 from redis_counters.drivers.tasks.rounds import Rounds
 from redis_counters.errors import Unavailable
 from redis_counters.events import EventKind, log
-
-if TYPE_CHECKING:
-    from redis_counters.drivers.tasks.recording import Recording
 
 
 class Flusher:

@@ -30,16 +30,12 @@ class Home:
 
     def may_enter(self) -> bool:
         """True in a loop that is the client's, or may become it."""
-        loop = running_loop()
-        return loop is not None and (loop is self.loop or self.free())
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return False
+        return loop is self.loop or self.free()
 
     def elsewhere(self) -> bool:
         """True in a thread that the loop does not run in, while it runs."""
         return self.thread != threading.get_ident() and self.loop is not None and self.loop.is_running()
-
-
-def running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None

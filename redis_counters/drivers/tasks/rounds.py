@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from redis_counters.drivers.client_state import ClientState
 from redis_counters.drivers.deadline import Deadline
@@ -12,14 +11,12 @@ from redis_counters.drivers.pacing import kept_if_refused, round_error, unforese
 from redis_counters.drivers.process.finalizer import without_traceback
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.tasks.background import AutoResetEvent, Background
+from redis_counters.drivers.tasks.recording import Recording
 from redis_counters.drivers.transport import AwaitedLane, AwaitedTransport
 from redis_counters.errors import CounterError, Refused, Unavailable
 from redis_counters.protocol.flush.round import RecordStep, SendStep, Steps
 from redis_counters.protocol.wire.answers import all_answered
 from redis_counters.protocol.wire.commands import Command
-
-if TYPE_CHECKING:
-    from redis_counters.drivers.tasks.recording import Recording
 
 
 class Rounds:

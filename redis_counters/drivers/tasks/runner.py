@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from redis_counters.drivers.client_state import ClientState
 from redis_counters.drivers.deadline import Deadline
-from redis_counters.drivers.pacing import FLUSH_TIMEOUT, open_recording
+from redis_counters.drivers.pacing import FLUSH_TIMEOUT
 from redis_counters.drivers.process import fork_hooks
 from redis_counters.drivers.tasks.background import Background
 from redis_counters.drivers.tasks.counting import Counting
@@ -18,6 +18,7 @@ from redis_counters.drivers.tasks.ending import Ending
 from redis_counters.drivers.tasks.flusher import Flusher
 from redis_counters.drivers.tasks.home import Home
 from redis_counters.drivers.tasks.reading import Reading
+from redis_counters.drivers.tasks.recording import Recording
 from redis_counters.drivers.tasks.rounds import Rounds
 from redis_counters.drivers.tasks.waiting import Waiting
 from redis_counters.drivers.transport import AwaitedTransport
@@ -31,7 +32,6 @@ from redis_counters.protocol.write.expiries import Expiry, Moment
 
 if TYPE_CHECKING:
     from redis_counters.drivers.tasks.keyed import KeyedTasks
-    from redis_counters.drivers.tasks.recording import Recording
 
 T = TypeVar("T")
 
@@ -46,16 +46,11 @@ class TaskRunner:
         self.transport = transport
         self.state = ClientState(core)
         self.state.lock = nullcontext()  # tasks give way only where they await
-        self.recording = open_recording(core, self._make_recording)
+        self.recording = None if core.settings.journal is None else Recording(self.state)
         self.home = Home()
         self.counting = Counting(self)
         self.make_parts()
         self.ending = Ending(self)
-
-    def _make_recording(self) -> Recording:
-        from redis_counters.drivers.tasks.recording import Recording  # with sqlite3, which only journals need
-
-        return Recording(self.state)
 
     def make_parts(self) -> None:
         """Make all that belongs to an event loop: at the start, in a child, and where another loop runs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from redis_counters.drivers.client_state import ClientState
 from redis_counters.drivers.clock import monotonic
@@ -12,14 +13,14 @@ from redis_counters.drivers.tasks.flusher import Flusher
 from redis_counters.drivers.tasks.rounds import Rounds
 
 
+@dataclass(eq=False)
 class Waiting:
     """Asks the background, and is woken by its rounds."""
 
-    def __init__(self, state: ClientState, background: Background, rounds: Rounds, flusher: Flusher) -> None:
-        self.state = state
-        self.background = background
-        self.rounds = rounds
-        self.flusher = flusher
+    state: ClientState
+    background: Background
+    rounds: Rounds
+    flusher: Flusher
 
     async def until(self, done: Callable[[], bool], deadline: float) -> None:
         """Wait until it is done, or the deadline has passed. Raises what a round of this time was refused for."""

@@ -11,18 +11,15 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
 
 from redis_counters.drivers.client_state import ClientState
 from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.pacing import IDLE_POLL
+from redis_counters.drivers.threads.recording import Recording
 from redis_counters.drivers.transport import Lane, Meanwhile, Transport
 from redis_counters.errors import Unavailable
 from redis_counters.events import EventKind
-
-if TYPE_CHECKING:
-    from redis_counters.drivers.threads.recording import Recording
 
 STALLED = 5.0  # seconds that the flusher may take to notice that it was asked
 RETRY = 0.5  # seconds until a thread that could not be started is tried again
@@ -242,8 +239,8 @@ class Background:
                 if self.recording is not None:
                     self.recording.own()
 
-    def end(self, seconds: float) -> None:
-        """The threads end; waits that long for each."""
+    def end(self, seconds: float) -> bool:
+        """The threads end; waits that long for each. Return whether they have ended."""
         self.stopped = True
         self.asked.ring()
         self._helping.ring()
@@ -251,10 +248,6 @@ class Background:
         for thread in (self._flusher, self._helper):
             if thread is not None and thread is not threading.current_thread():
                 thread.join(seconds)
-
-    def ended(self, seconds: float) -> bool:
-        """As `end`; return whether they have ended."""
-        self.end(seconds)
         return not _runs(self._flusher) and not _runs(self._helper)
 
 

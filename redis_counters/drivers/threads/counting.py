@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from redis_counters.drivers.client_state import ClientState
 from redis_counters.drivers.pacing import buffer_full, closed
 from redis_counters.drivers.threads.background import Background
 from redis_counters.drivers.threads.inline import Inline
+from redis_counters.drivers.threads.recording import Recording
 from redis_counters.drivers.threads.waiting import Waiting
 from redis_counters.protocol.wire.values import Name
 from redis_counters.protocol.write.buffer import Counted
 
-if TYPE_CHECKING:
-    from redis_counters.drivers.threads.recording import Recording
 
-
+@dataclass(eq=False)
 class Counting:
     """Has the background flush; where that cannot be relied on, the amount goes past the buffer."""
 
-    def __init__(
-        self,
-        state: ClientState,
-        background: Background,
-        inline: Inline,
-        waiting: Waiting,
-        recording: Recording | None,
-    ) -> None:
-        self.state = state
-        self.background = background
-        self.inline = inline
-        self.waiting = waiting
-        self.recording = recording
+    state: ClientState
+    background: Background
+    inline: Inline
+    waiting: Waiting
+    recording: Recording | None
 
     def request_flush_or_count(self, name: Name, amount: int) -> Counted:
         """Schedule a flush, or count here: nothing empties the buffer, it is full, or each call is recorded by itself.

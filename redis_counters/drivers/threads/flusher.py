@@ -4,19 +4,16 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 from redis_counters.drivers.client_state import ClientState
 from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.pacing import IDLE_POLL, IMPATIENCE, MOST_PAUSE, retry_options
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.threads.background import SURVIVED, AutoResetEvent, Background
+from redis_counters.drivers.threads.recording import Recording
 from redis_counters.drivers.threads.rounds import Rounds
 from redis_counters.errors import Unavailable
 from redis_counters.events import EventKind, log
-
-if TYPE_CHECKING:
-    from redis_counters.drivers.threads.recording import Recording
 
 
 class Flusher:

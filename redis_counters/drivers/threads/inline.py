@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from redis_counters.drivers.client_state import ClientState
 from redis_counters.drivers.clock import monotonic
@@ -17,16 +18,16 @@ from redis_counters.errors import CounterError
 LEAST_ROUND = 0.5  # seconds that a round of a caller may take at least, however little time there is
 
 
+@dataclass(eq=False)
 class Inline:
     """Runs rounds in the thread that counts, reads or waits."""
 
-    def __init__(self, state: ClientState, background: Background, rounds: Rounds, flusher: Flusher) -> None:
-        self.state = state
-        self.background = background
-        self.rounds = rounds
-        self.flusher = flusher
-        self.due = 0.0
-        self.backoff = 0.0
+    state: ClientState
+    background: Background
+    rounds: Rounds
+    flusher: Flusher
+    due: float = 0.0  # by the monotonic clock
+    backoff: float = 0.0  # seconds
 
     def flush_if_due(self) -> None:
         """A caller flushes once per interval; less often while that fails."""

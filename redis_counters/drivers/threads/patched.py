@@ -44,7 +44,7 @@ def remake(runner: ThreadRunner) -> None:
     with _remaking.setdefault(made_of, threading.RLock()):
         if runner.made_of is made_of:
             return
-        if not runner.background.ended(PATIENCE):
+        if not runner.background.end(PATIENCE):
             raise UsageError("threads were patched while this client sent something: patch before it is used")
         runner.rounds.abandon()
         runner.make_parts()

@@ -10,16 +10,20 @@ from __future__ import annotations
 import threading
 
 from redis_counters.drivers.client_state import ClientState
-from redis_counters.drivers.journal.client import Journal
 from redis_counters.drivers.threads.disk import Disk
+from redis_counters.errors import UsageError
 from redis_counters.protocol.journal.recorder import Recorder
 from redis_counters.protocol.wire.values import Name
 
 
 class Recording:
-    """The journals of a client: its own, and those that killed processes left."""
+    """The journals of a client: its own, and those that killed processes left. Raises UsageError: there can be none."""
 
     def __init__(self, state: ClientState) -> None:
+        try:
+            from redis_counters.drivers.journal.client import Journal  # with sqlite3, which only journals need
+        except ImportError as error:
+            raise UsageError(f"journal needs file locks (fcntl) and sqlite3, which are not here: {error}") from error
         self.state = state
         self.journal = Journal(state.core)
         self.order = threading.Lock()
@@ -91,7 +95,9 @@ class Recording:
         """Write all that is counted, if it is needed any more; nothing is recorded from now on."""
         self.journal.try_now()
         kept = self.own()
-        with self.order, self.state.lock:
-            self.journal.close()
-            self.state.core.left_in_journal = kept
+        with self.order:
+            core = self.state.core
+            with self.state.lock:
+                self.journal.close()
+                core.left_in_journal = kept
         self.disk.end()

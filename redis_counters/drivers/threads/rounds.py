@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from redis_counters.drivers.client_state import ClientState
 from redis_counters.drivers.deadline import Deadline
@@ -13,14 +12,12 @@ from redis_counters.drivers.pacing import kept_if_refused, round_error, unforese
 from redis_counters.drivers.process.finalizer import without_traceback
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.threads.background import AutoResetEvent, Background
+from redis_counters.drivers.threads.recording import Recording
 from redis_counters.drivers.transport import Lane, Transport
 from redis_counters.errors import CounterError, Refused, Unavailable
 from redis_counters.protocol.flush.round import RecordStep, SendStep, Steps
 from redis_counters.protocol.wire.answers import all_answered
 from redis_counters.protocol.wire.commands import Command
-
-if TYPE_CHECKING:
-    from redis_counters.drivers.threads.recording import Recording
 
 
 class Rounds:

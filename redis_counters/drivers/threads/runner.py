@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from redis_counters.drivers.client_state import ClientState
 from redis_counters.drivers.deadline import Deadline
-from redis_counters.drivers.pacing import FLUSH_TIMEOUT, open_recording
+from redis_counters.drivers.pacing import FLUSH_TIMEOUT
 from redis_counters.drivers.process import fork_hooks
 from redis_counters.drivers.threads.background import Background
 from redis_counters.drivers.threads.counting import Counting
@@ -18,6 +18,7 @@ from redis_counters.drivers.threads.flusher import Flusher
 from redis_counters.drivers.threads.inline import Inline
 from redis_counters.drivers.threads.patched import check_in_time, remake
 from redis_counters.drivers.threads.reading import Reading
+from redis_counters.drivers.threads.recording import Recording
 from redis_counters.drivers.threads.rounds import Rounds
 from redis_counters.drivers.threads.waiting import Waiting
 from redis_counters.drivers.transport import Transport
@@ -31,7 +32,6 @@ from redis_counters.protocol.write.expiries import Expiry, Moment
 
 if TYPE_CHECKING:
     from redis_counters.drivers.threads.keyed import KeyedThreads
-    from redis_counters.drivers.threads.recording import Recording
 
 T = TypeVar("T")
 
@@ -44,14 +44,9 @@ class ThreadRunner:
         self.core = core
         self.transport = transport
         self.state = ClientState(core)
-        self.recording = open_recording(core, self._make_recording)
+        self.recording = None if core.settings.journal is None else Recording(self.state)
         self.make_parts()
         self.ending = Ending(self)
-
-    def _make_recording(self) -> Recording:
-        from redis_counters.drivers.threads.recording import Recording  # with sqlite3, which only journals need
-
-        return Recording(self.state)
 
     def make_parts(self) -> None:
         """Make all that has locks and threads: at the start, in a child, and where `threading` was patched."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from redis_counters.drivers.client_state import ClientState
 from redis_counters.drivers.clock import monotonic
@@ -17,17 +18,15 @@ HELP = 1.0  # seconds after which a waiting caller helps, without a word: the ma
 Waiter = tuple[Callable[[], bool], AutoResetEvent]
 
 
+@dataclass(eq=False)
 class Waiting:
     """Asks the background, is woken by its rounds, and watches its heartbeats."""
 
-    def __init__(
-        self, state: ClientState, background: Background, rounds: Rounds, flusher: Flusher, inline: Inline
-    ) -> None:
-        self.state = state
-        self.background = background
-        self.rounds = rounds
-        self.flusher = flusher
-        self.inline = inline
+    state: ClientState
+    background: Background
+    rounds: Rounds
+    flusher: Flusher
+    inline: Inline
 
     def until(self, done: Callable[[], bool], deadline: float) -> None:
         """Wait until it is done, or the deadline has passed; without a thread that makes progress, do it here.
