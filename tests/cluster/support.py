@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 
 from redis_counters import Counters, Unavailable
-from redis_counters.drivers.tasks.keyed import keyed_of as keyed_of_tasks
-from redis_counters.drivers.threads.keyed import keyed_of as keyed_of_threads
 from redis_counters.protocol.wire.keys import KeySpace, meta_key
 from tests.faces.either import Either
 from tests.topologies.clusters import Cluster, slot_of
@@ -127,5 +125,4 @@ def no_more_connections(cluster: Cluster, before: Sequence[int], more: int = 0) 
 
 def keyed_of(counters: Either) -> Any:
     """Return what sends keyed calls; its ``do`` sends several in one batch."""
-    runner = counters.counters._runner
-    return keyed_of_threads(runner) if isinstance(counters.counters, Counters) else keyed_of_tasks(runner)
+    return counters.counters._runner.keyed_calls()

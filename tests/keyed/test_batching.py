@@ -15,7 +15,7 @@ from redis_counters import Counters, Unavailable, UsageError
 from redis_counters.asyncio import Counters as AsyncioCounters
 from redis_counters.drivers.tasks import keyed as keyed_tasks
 from redis_counters.drivers.threads import keyed as keyed_threads
-from redis_counters.drivers.threads.keyed import KeyedThreads, keyed_of
+from redis_counters.drivers.threads.keyed import KeyedThreads
 from redis_counters.protocol.keyed.calls import Call, Like
 from redis_counters.testing import LossyLink
 from tests.faces.either import FACES, Either, commandstats, reset_stats, truth
@@ -226,7 +226,7 @@ def test_a_leader_that_fails_leaves_nobody_waiting(any_server: RealServer, error
     """An interrupted leader's followers are sent by the next; after another error all of its batch are told of it."""
     with redis.Redis(port=any_server.port) as client, Counters(client) as counters:
         counters.incr_once("c", "warm")
-        keyed = keyed_of(counters._runner)
+        keyed = counters._runner.keyed_calls()
         ask, failures = keyed.runner.ask, iter([None, error("x"), error("y")])
 
         def failing(asks: Any, deadline: Any = None) -> Any:
@@ -259,7 +259,7 @@ def test_a_leader_that_fails_leaves_nobody_waiting(any_server: RealServer, error
 def test_a_call_inside_of_a_call_is_sent(any_server: RealServer) -> None:
     """An observer, or a signal handler, that uses a key while this very thread sends would wait for itself."""
     with redis.Redis(port=any_server.port) as client, Counters(client) as counters:
-        keyed = keyed_of(counters._runner)
+        keyed = counters._runner.keyed_calls()
         ask = keyed.runner.ask
         nested: list[bool] = []
 

@@ -13,7 +13,7 @@ import tests.waiting as waits
 from redis_counters import Counters
 from redis_counters.drivers.threads import keyed as keyed_threads
 from redis_counters.drivers.threads.background import AutoResetEvent
-from redis_counters.drivers.threads.keyed import PATIENCE, _Group, keyed_of
+from redis_counters.drivers.threads.keyed import PATIENCE, _Group
 from tests.faces.either import truth
 from tests.keyed.support import users
 from tests.lifecycle.test_interrupted import at_every_point
@@ -86,7 +86,7 @@ def interrupt_calls(any_server: RealServer, busy: int) -> None:
         for thread in threads:
             thread.join(waits.PATIENCE)
             assert not thread.is_alive(), "another thread waits for ever"
-        keyed = keyed_of(counters._runner)
+        keyed = counters._runner.keyed_calls()
         assert keyed._led_by() is None
         assert [group for group in keyed.queue if not group.over] == []
     found = truth(any_server, ["c", "l", "s", "others"])
@@ -97,7 +97,7 @@ def interrupt_calls(any_server: RealServer, busy: int) -> None:
 def test_a_leader_that_is_gone_has_a_successor(any_server: RealServer) -> None:
     """C code may end a thread without a word: whoever waits for it finds out, and leads."""
     with redis.Redis(port=any_server.port) as client, Counters(client) as counters:
-        keyed = keyed_of(counters._runner)
+        keyed = counters._runner.keyed_calls()
         gone = threading.Thread(target=lambda: None)
         gone.start()
         gone.join()
@@ -122,7 +122,7 @@ def test_a_handler_of_signals_that_calls_while_its_thread_waits(
     """The thread becomes the leader meanwhile, and cannot lead under its own handler: the handler's call does."""
     with redis.Redis(port=any_server.port) as client, Counters(client) as counters:
         counters.incr_once("c", "warm")
-        keyed = keyed_of(counters._runner)
+        keyed = counters._runner.keyed_calls()
         ask, sending, waiting = keyed.runner.ask, threading.Event(), threading.Event()
         answers: dict[str, bool] = {}
 

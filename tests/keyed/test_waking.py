@@ -12,7 +12,7 @@ import redis
 from redis_counters import Counters
 from redis_counters.drivers.threads import keyed as keyed_threads
 from redis_counters.drivers.threads.background import AutoResetEvent
-from redis_counters.drivers.threads.keyed import KeyedThreads, _Group, keyed_of
+from redis_counters.drivers.threads.keyed import KeyedThreads, _Group
 from redis_counters.protocol.keyed.calls import Like
 from tests.servers import RealServer
 from tests.waiting import PATIENCE, until
@@ -30,7 +30,7 @@ class Callers:
     def __init__(self, counters: Counters, sent: Callable[[], None] = lambda: None) -> None:
         counters.incr_once("c", "warm")
         self.counters = counters
-        self.keyed = keyed_of(counters._runner)
+        self.keyed = counters._runner.keyed_calls()
         self.answers: dict[str, object] = {}
         self.threads: list[threading.Thread] = []
         self._ask, self._sent = self.keyed.runner.ask, sent

@@ -107,11 +107,3 @@ def _wake(groups: Sequence[_Group]) -> None:
     for _, over in groups:
         if not over.done():
             over.set_result(None)
-
-
-def keyed_of(runner: TaskRunner) -> KeyedTasks:
-    """Return what sends keyed calls for this runner; made when first asked for, also in another loop and in a child."""
-    runner.begin_here()
-    if runner.keyed is None:
-        runner.keyed = KeyedTasks(runner)
-    return runner.keyed

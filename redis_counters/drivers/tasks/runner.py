@@ -149,9 +149,12 @@ class TaskRunner:
 
     def keyed_calls(self) -> KeyedTasks:
         """Return what sends keyed calls; imported with the first of them."""
-        from redis_counters.drivers.tasks.keyed import keyed_of
+        self.begin_here()
+        if self.keyed is None:
+            from redis_counters.drivers.tasks.keyed import KeyedTasks
 
-        return keyed_of(self)
+            self.keyed = KeyedTasks(self)
+        return self.keyed
 
     def stats(self) -> Stats:
         fork_hooks.notice()

@@ -190,12 +190,3 @@ class KeyedThreads:
             for call in group.calls:
                 if call.open:
                     call.error = failure
-
-
-def keyed_of(runner: ThreadRunner) -> KeyedThreads:
-    """Return what sends keyed calls for this runner; made when first asked for, also in the child of a fork."""
-    if runner.keyed is None:
-        with runner.state.lock:
-            if runner.keyed is None:
-                runner.keyed = KeyedThreads(runner)
-    return runner.keyed

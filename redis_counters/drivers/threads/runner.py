@@ -144,9 +144,11 @@ class ThreadRunner:
         """Return what sends keyed calls; imported with the first of them."""
         self.begin_here()
         if self.keyed is None:
-            from redis_counters.drivers.threads.keyed import keyed_of
+            from redis_counters.drivers.threads.keyed import KeyedThreads
 
-            return keyed_of(self)
+            with self.state.lock:
+                if self.keyed is None:
+                    self.keyed = KeyedThreads(self)
         return self.keyed
 
     def stats(self) -> Stats:
