@@ -58,7 +58,7 @@ def test_no_cache_asked_for_is_no_cache_given(any_server: RealServer, face: str)
                 other.incr("x", 7)
             link.delay(0.3)
             leader = asyncio.create_task(counters.background("get", "x"))
-            await until_async(lambda: bool(counters.counters._core.reads.fetching), "a read is on its way")
+            await until_async(lambda: bool(counters.counters._core.reads.cache.fetching), "a read is on its way")
             assert await counters.get("x") == 7
             assert await leader == 7
             link.heal()

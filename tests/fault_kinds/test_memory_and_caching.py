@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 
 from redis_counters import BufferFull, CounterError, Unavailable
-from redis_counters.protocol.read import fetch
-from redis_counters.protocol.read.cache import MAX_FAILURES
-from redis_counters.protocol.read.fetch import MAX_CACHED
+from redis_counters.protocol.read import cache, fetch
+from redis_counters.protocol.read.cache import MAX_CACHED, MAX_FAILURES
 from tests.faces.either import FACES, Either, client_of, closed, once
 from tests.servers import RealServer
 
@@ -90,7 +89,7 @@ def test_an_outage_holds_no_more_names_than_allowed(private_server: RealServer, 
                 await counters.flush(0.05)
             assert set(caught.value.pending) == counted  # refused is not counted, counted is not dropped
             assert counters.stats().pending < 20_000 / 4  # looked at once per interval: what comes in between waits too
-            assert len(counters.counters._core.reads.failures) <= MAX_FAILURES
+            assert len(counters.counters._core.reads.cache.failures) <= MAX_FAILURES
             private_server.restart()
             await counters.flush(PATIENCE)
             assert counters.stats().pending == 0
@@ -113,8 +112,8 @@ def test_reading_what_nobody_counted_leaves_nothing(any_server: RealServer, face
             for i in range(0, 3 * MAX_CACHED, 1000):
                 values = await counters.get_many([f"unknown{i + j}" for j in range(1000)])
                 assert set(values.values()) == {0}
-            kept = counters.counters._core.reads
-            assert len(kept.cache) == MAX_CACHED
+            kept = counters.counters._core.reads.cache
+            assert len(kept.snapshots) == MAX_CACHED
             assert not kept.fetching
             assert not kept.failures
             assert not counters.counters._core.writer.router.shards.known
@@ -131,7 +130,7 @@ def test_numbers_of_shards_are_not_kept_for_ever(
 
     Those that this process counts in, or was told of by a handle, are kept.
     """
-    monkeypatch.setattr(fetch, "MAX_CACHED", 200)
+    monkeypatch.setattr(cache, "MAX_CACHED", 200)
     monkeypatch.setattr(fetch, "MAX_KNOWN", 400)
     names = [f"n{i}" for i in range(4000)]
     own = names[:: len(names) // 20]

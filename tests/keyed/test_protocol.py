@@ -204,7 +204,7 @@ def test_a_fetch_that_began_before_is_not_kept(client: Client) -> None:
     """Its reader gets what he asked for; whoever asks after the call gets the call's effect."""
     client.do(once("first"))
     ticket = FetchLease()
-    claim = client.reads.claim([b"c"], None, None, ticket)
+    claim = client.reads.cache.claim([b"c"], None, None, ticket)
     assert claim.missing == [b"c"]
     fetch = client.reads.fetch(claim.missing)
     answers = [run(client.redis, command) for command in next(fetch)]
@@ -212,19 +212,19 @@ def test_a_fetch_that_began_before_is_not_kept(client: Client) -> None:
     with pytest.raises(StopIteration) as stopped:
         fetch.send(answers)
     assert stopped.value.value == {b"c": 1}
-    client.reads.release(ticket)
-    assert client.reads.cached(b"c", float("inf")) is None
+    client.reads.cache.release(ticket)
+    assert client.reads.cache.cached(b"c", float("inf")) is None
     assert client.get(b"c") == 2
-    assert client.reads.cached(b"c", None) == 2
+    assert client.reads.cache.cached(b"c", None) == 2
 
 
 def test_a_cached_value_is_forgotten(client: Client) -> None:
     """By whatever was counted, liked or seeded, also if it was so before: the first reply may have been lost."""
     for call in (once("k"), once("k"), Like(b"c", 1, b"+"), Seed("c", 5, "t")):
         client.get(b"c")
-        assert client.reads.cached(b"c", None) is not None
+        assert client.reads.cache.cached(b"c", None) is not None
         client.do(call)
-        assert client.reads.cached(b"c", None) is None
+        assert client.reads.cache.cached(b"c", None) is None
 
 
 def test_what_fails_leaves_the_last_value(client: Client) -> None:
@@ -236,7 +236,7 @@ def test_what_fails_leaves_the_last_value(client: Client) -> None:
     assert command.script is Script.ONCE_APPLY
     with pytest.raises(StopIteration):
         steps.send([ErrorReply("READONLY You can't write against a read only replica.")])
-    assert client.reads.cached(b"c", None) == 1
+    assert client.reads.cache.cached(b"c", None) == 1
 
 
 @pytest.mark.parametrize("answer", [b"OK", [], [b"OK"], [b"OK", b"x"], [b"OK", b"1", b"1", b"1"], [b"NO"], None, 7])

@@ -125,5 +125,5 @@ def test_a_read_overtaken_by_folding_has_all_own_counts(any_server: RealServer) 
             break
         answers = [run(hand.client, command) for command in commands]
     assert values == {b"x": 11}
-    assert reads.cached(b"x", 60.0) == 11
+    assert reads.cache.cached(b"x", 60.0) == 11
     assert hand.value(b"x", 1) == 11

@@ -53,11 +53,11 @@ class Reading:
         """
         reads = self.reads
         if how == "a":
-            at_hand = {name: reads.at_hand(name) for name in names}
+            at_hand = {name: reads.cache.at_hand(name) for name in names}
             self._check({name: value for name, value in at_hand.items() if value is not None})
             return
         ticket = FetchLease()
-        claim = reads.claim(names, 0 if how == "n" else None, None, ticket)
+        claim = reads.cache.claim(names, 0 if how == "n" else None, None, ticket)
         self._check(claim.values)
         if claim.busy or not claim.missing:
             return
@@ -102,7 +102,7 @@ class Reading:
 
     def _end_fetch(self, fetch: Fetch, error: CounterError | None) -> None:
         fetch.asks.close()
-        self.reads.release(fetch.ticket, error)
+        self.reads.cache.release(fetch.ticket, error)
 
     def _check(self, values: dict[bytes, CounterValue]) -> None:
         world, process = self.world, self.process

@@ -79,14 +79,14 @@ class Reading:
 
     async def read(self, names: Collection[bytes], max_age: float | None) -> dict[bytes, CounterValue]:
         """Return values by name; from the cache where it is fresh enough, else from Redis in one round trip."""
-        state, reads = self.state, self.state.core.reads
+        state, reads, cache = self.state, self.state.core.reads, self.state.core.reads.cache
         if state.over:
             raise closed()
         failure: CounterError | None = None
         lease, deadline = FetchLease(asyncio.current_task()), Deadline()
         try:
             with state.lock:
-                plan = reads.claim(names, max_age, None, lease)
+                plan = cache.claim(names, max_age, None, lease)
             if plan.busy:
                 plan = await self._wait_to_claim(names, max_age, lease, deadline)
             if not plan.missing:
@@ -97,7 +97,7 @@ class Reading:
             if plan.busy:  # within another read (of a signal handler): what that one gets is older, and is not kept
                 with state.lock:
                     for name in plan.missing:
-                        reads.forget(name)
+                        cache.forget(name)
             return values
         except CounterError as error:
             failure = without_traceback(with_outcome(error, Outcome.NOT_APPLIED))
@@ -106,7 +106,7 @@ class Reading:
             lease.over = True
             if lease.names:
                 with state.lock:
-                    reads.release(lease, failure)
+                    cache.release(lease, failure)
                 for bell in tuple(self.waiting):
                     bell.ring()
 
@@ -118,16 +118,16 @@ class Reading:
         A signal handler, or an observer, may read within a read of its own thread, and would wait for itself for ever:
         the plan is still ``busy`` then.
         """
-        core, since, bell = self.state.core, self.state.core.clock(), AutoResetEvent()
+        cache, since, bell = self.state.core.reads.cache, self.state.core.clock(), AutoResetEvent()
         try:
             self.waiting.append(bell)
             while True:
                 with self.state.lock:
-                    failure = core.reads.failure(names, since)
+                    failure = cache.failure(names, since)
                     if failure is not None:
                         raise without_traceback(failure)
-                    plan = core.reads.claim(names, max_age, since, lease)
-                    waits_for_itself = any(core.reads.fetched_by(name, lease.reader) for name in plan.missing)
+                    plan = cache.claim(names, max_age, since, lease)
+                    waits_for_itself = any(cache.fetched_by(name, lease.reader) for name in plan.missing)
                 if not plan.busy or waits_for_itself:
                     return plan
                 if not deadline.left():

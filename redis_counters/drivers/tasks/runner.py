@@ -75,7 +75,7 @@ class TaskRunner:
             self.make_parts()
             if self.recording is not None:
                 self.recording.abandon()
-            self.core.reads.fetching.clear()
+            self.core.reads.cache.fetching.clear()
             self.transport.drop_connections(of_parent=False)
         self.ending.close_in_child()
         if not self.state.over and not self.core.writer.clean:  # counted before a loop ran, or by another thread

@@ -112,4 +112,4 @@ class Delivery:
 
     def _end(self) -> None:
         self.state.over = True
-        self.state.core.reads.cache.clear()  # what is at hand would be read without asking whether it is closed
+        self.state.core.reads.cache.snapshots.clear()  # they would be read from a closed client

@@ -159,7 +159,7 @@ class KeyedBatches(KeyShards):
             if len(reply.values) != first + len(calls):
                 raise BadReply(f"expected {len(calls)} answers, got {len(reply.values) - first}")
             for name in {call.name for call in calls}:
-                self.reads.forget(name)
+                self.reads.cache.forget(name)
             for i, call in enumerate(calls, first):
                 answer = reply.text(i)
                 if answer.startswith(b"!"):

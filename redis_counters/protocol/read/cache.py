@@ -8,7 +8,7 @@ above what was issued, and never less than the own increments since the last rea
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
@@ -18,6 +18,7 @@ from redis_counters.protocol.read.snapshot import Snapshot
 from redis_counters.protocol.wire.values import CounterValue, made_value
 from redis_counters.protocol.write.writer import Writer
 
+MAX_CACHED = 10_000  # names; the oldest snapshots go first
 MAX_FAILURES = 1_000  # names; a reader that waited for one that is forgotten asks itself
 MAX_AHEAD = 1_000  # increments in the buffer that a read from memory looks through
 NEARLY_FULL = INT64_MAX - 2**48  # of a slot: farther from its end than a buffer is long
@@ -56,14 +57,14 @@ class ReadCache:
         self.router = writer.router
         self.ones, self.amounts = writer.accumulator.buffer.ones, writer.accumulator.buffer.amounts
         self.clock = clock
-        self.cache: dict[bytes, Snapshot] = {}
+        self.snapshots: dict[bytes, Snapshot] = {}
         self.fetching: dict[bytes, FetchLease] = {}
         self.outdated: dict[bytes, float] = {}  # since when a fetch that is under way may lack something
         self.failures: dict[bytes, tuple[float, CounterError]] = {}  # when a fetch of a name failed, and how
 
     def cached(self, name: bytes, max_age: float | None) -> CounterValue | None:
         """Return the value if a snapshot not older than ``max_age`` seconds is at hand (None: as the option says)."""
-        snapshot = self.cache.get(name)
+        snapshot = self.snapshots.get(name)
         if snapshot is None or snapshot.drops != self.writer.drops:
             return None
         now = self.clock()
@@ -80,7 +81,7 @@ class ReadCache:
         if self.amounts:
             return None
         try:
-            snapshot = self.cache[name]
+            snapshot = self.snapshots[name]
         except KeyError:
             return None
         if self.ones:
@@ -149,7 +150,7 @@ class ReadCache:
                 value = self.cached(name, 2 * (self.writer.settings.max_age if max_age is None else max_age))
             if value is not None:
                 return value
-        snapshot = self.cache.get(name)
+        snapshot = self.snapshots.get(name)
         return self.last(name) if snapshot is not None and since is not None and snapshot.taken > since else None
 
     def fetched_by(self, name: bytes, reader: object) -> bool:
@@ -159,9 +160,20 @@ class ReadCache:
 
     def forget(self, name: bytes) -> None:
         """Redis has just changed the counter for us: reads from now on must be newer than this."""
-        self.cache.pop(name, None)
+        self.snapshots.pop(name, None)
         if name in self.fetching:
             self.outdated[name] = self.clock()
+
+    def keep(self, names: Sequence[bytes], snapshots: Sequence[Snapshot], taken: float) -> None:
+        """These snapshots were fetched: they are at hand from now on, unless one is outdated already."""
+        kept = self.snapshots
+        for name in names:
+            kept.pop(name, None)  # so that the oldest stand in front
+        kept.update(zip(names, snapshots, strict=True))
+        for name, since in self.outdated.items():
+            if since >= taken and name in names:
+                del kept[name]
+        forget_oldest(kept, MAX_CACHED)
 
     def release(self, ticket: FetchLease, failure: CounterError | None = None) -> None:
         """The fetch is over; if it failed, readers that waited for it need not find out one after the other."""
@@ -207,9 +219,9 @@ class ReadCache:
             writer.accumulator.drain()
         if snapshot.epoch == self.router.epoch and snapshot.value is not None:
             return snapshot.value
-        return self._merged(name, snapshot)
+        return self.merged(name, snapshot)
 
-    def _merged(self, name: bytes, snapshot: Snapshot) -> CounterValue:
+    def merged(self, name: bytes, snapshot: Snapshot) -> CounterValue:
         """As `value`, made anew; the buffer is empty."""
         router, keys = self.router, self.router.keys
         value, pending, largest = snapshot.counted, 0, 0

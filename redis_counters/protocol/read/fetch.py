@@ -11,7 +11,7 @@ from typing import Any
 from redis_counters.crdt.shard_copies import copies_in
 from redis_counters.crdt.shard_fields import sum_fields
 from redis_counters.errors import Refused
-from redis_counters.protocol.read.cache import ReadCache, forget_oldest
+from redis_counters.protocol.read.cache import ReadCache
 from redis_counters.protocol.read.pages import PageRead, Want
 from redis_counters.protocol.read.snapshot import Doubts, Place, SeenRecords, acknowledged
 from redis_counters.protocol.read.sums import ParsedCache, added_up
@@ -27,7 +27,6 @@ from redis_counters.protocol.write.actor_set import ActorSet
 from redis_counters.protocol.write.slot_totals import SIGNS
 from redis_counters.protocol.write.writer import Writer
 
-MAX_CACHED = 10_000  # names; the oldest snapshots go first
 MAX_KNOWN = 20_000  # counters whose number of shards was learned from Redis
 MAX_ATTEMPTS = 5  # to read without an own actor ending meanwhile
 MAX_DOUBTS = 10  # to read what is there now and absent the next time: servers take turns behind one address
@@ -38,8 +37,8 @@ NOTHING_KNOWN: Mapping[bytes, CounterValue] = {}  # it is never written to
 Asks = Generator[list[Command], list[object], dict[bytes, CounterValue]]
 
 
-class Reads(ReadCache):
-    """Values by name, from the cache or from Redis. Not thread-safe: drivers lock."""
+class Reads:
+    """Fetches values from Redis, and keeps them in a cache. Not thread-safe: drivers lock."""
 
     def __init__(
         self,
@@ -50,7 +49,10 @@ class Reads(ReadCache):
         *,
         grouped: bool = False,
     ) -> None:
-        super().__init__(writer, clock)
+        self.writer = writer
+        self.router = writer.router
+        self.clock = clock
+        self.cache = ReadCache(writer, clock)
         self.grouped = grouped  # keys of different buckets are not asked for together
         self.wall = wall
         self.chance = chance
@@ -103,14 +105,8 @@ class Reads(ReadCache):
         if as_before and not writer.accumulator.accepted:
             values = dict(zip(names, page.values))  # noqa: B905 - of the same length
         else:
-            values = {name: self._merged(name, snapshot) for name, snapshot in zip(names, snapshots, strict=True)}
-        for name in names:
-            cache.pop(name, None)  # so that the oldest stand in front
-        cache.update(zip(names, snapshots, strict=True))
-        for name, since in self.outdated.items():
-            if name in values and since >= page.taken:
-                del cache[name]
-        forget_oldest(cache, MAX_CACHED)
+            values = {name: cache.merged(name, snapshot) for name, snapshot in zip(names, snapshots, strict=True)}
+        cache.keep(names, snapshots, page.taken)
         if len(self.router.shards.known) >= self.most_known:
             self._forget_shards()
         self.snapshots += len(snapshots)
@@ -137,7 +133,7 @@ class Reads(ReadCache):
         shards = self.router.shards
         self.writer.accumulator.drain()
         for name in list(shards.known):
-            if name not in self.cache and name not in self.fetching and not self.router.owns(name):
+            if name not in self.cache.snapshots and name not in self.cache.fetching and not self.router.owns(name):
                 shards.forget(name)
         self.most_known = max(MAX_KNOWN, 2 * len(shards.known))
 
@@ -151,7 +147,7 @@ class Reads(ReadCache):
 
     def _places(self, names: Sequence[bytes]) -> list[list[Place]]:
         """Return where the shards of each of these counters are, as far as they are known."""
-        before, more = self.cache.get, self._more_places
+        before, more = self.cache.snapshots.get, self._more_places
         every: list[list[Place]] = []
         for name, width in zip(names, self.router.shards.widths(names), strict=True):
             snapshot = before(name)

@@ -93,7 +93,7 @@ def take_away(reads: Reads, name: bytes, taken: Taken, *, delete: bool) -> Steps
             done.append(shard)
     if delete:
         _expect_no_slots(writer, name, done)
-    reads.forget(name)
+    reads.cache.forget(name)
     if refused:
         raise refused[0]
     return taken.amount
