@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 from redis_counters.drivers.clock import monotonic, wall
 from redis_counters.drivers.identity import default_display, mint
 from redis_counters.drivers.process.wiped_page import new_sign
-from redis_counters.drivers.redis_py.lanes import REPLY_TIMEOUT
+from redis_counters.drivers.redis_py.lanes import REPLY_TIMEOUT_S
 from redis_counters.drivers.transport import AwaitedTransport, Transport
 from redis_counters.errors import Refused, UsageError
 from redis_counters.protocol.core import Core
@@ -60,7 +60,7 @@ def make_core(
         options["actor"] = default_display()
     settings = make_settings(**options)
     if settings.durability is not None:
-        check_timeout(settings.durability, transport.reply_timeout() or REPLY_TIMEOUT)
+        check_timeout(settings.durability, transport.reply_timeout() or REPLY_TIMEOUT_S)
     buffer = Buffer(new_sign())
     core = Core(settings, mint, monotonic, wall, random.random, grouped=transport.grouped, buffer=buffer)
     core.observer = observer

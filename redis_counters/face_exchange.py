@@ -9,7 +9,7 @@ from typing import Any
 from redis_counters.drivers.clock import monotonic, wall
 from redis_counters.drivers.exchange.places import RegionClient, RegionClients, open_place
 from redis_counters.drivers.identity import mint
-from redis_counters.drivers.redis_py.lanes import REPLY_TIMEOUT
+from redis_counters.drivers.redis_py.lanes import REPLY_TIMEOUT_S
 from redis_counters.errors import UsageError
 from redis_counters.events import Observer
 from redis_counters.face import check_timeout
@@ -59,7 +59,7 @@ def open_places(
         for name, client in regions.items():
             places[name] = open_place(name, client, make, asyncio=asyncio)
             if durability is not None:
-                check_timeout(durability, places[name].transport.reply_timeout() or REPLY_TIMEOUT)
+                check_timeout(durability, places[name].transport.reply_timeout() or REPLY_TIMEOUT_S)
     except BaseException:
         stop_all(places.values())
         raise

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from redis_counters import Counters, Event, EventKind, NotPermitted
-from redis_counters.drivers.pacing import MOST_PAUSE
+from redis_counters.drivers.pacing import MAX_PAUSE_S
 from redis_counters.protocol.wire.keys import KeySpace
 from redis_counters.testing import LossyLink
 from tests.faces.either import FACES, Either, client_of, closed, once, truth
@@ -80,7 +80,7 @@ def test_an_outage_is_told_once(private_server: RealServer, face: str) -> None:
             for _ in range(1000):
                 if counters.stats().failures > 3:
                     break
-                await asyncio.sleep(0.02 * MOST_PAUSE)
+                await asyncio.sleep(0.02 * MAX_PAUSE_S)
             private_server.restart()
             await counters.flush(20)
         await closed(client)

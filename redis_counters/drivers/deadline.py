@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from redis_counters.drivers.clock import monotonic
 
-CALL_TIMEOUT = 10.0  # seconds that a call which asks Redis may take, all of it
-GRACE = 0.2  # seconds for what has arrived already when the time is over
+CALL_TIMEOUT_S = 10.0  # that a call which asks Redis may take, all of it
+GRACE_S = 0.2  # for what has arrived already when the time is over
 
 
 class Deadline:
@@ -14,7 +14,7 @@ class Deadline:
     __slots__ = ("at", "seconds")
 
     def __init__(self, seconds: float | None = None) -> None:
-        self.seconds = CALL_TIMEOUT if seconds is None else seconds
+        self.seconds = CALL_TIMEOUT_S if seconds is None else seconds
         self.at = monotonic() + self.seconds
 
     def left(self) -> float:

@@ -25,13 +25,15 @@ from redis_counters.protocol.wire.values import Name, name_shown
 
 R = TypeVar("R")
 
-IDLE_POLL = 1.0  # seconds between looks at the buffer while nothing goes on
-FLUSH_TIMEOUT = 30.0  # seconds that flush() tries where the caller sets no limit
-MOST_PAUSE = 2.0  # seconds between attempts while Redis is away
-IMPATIENCE = 0.05  # seconds between attempts, at least, while somebody waits for a flush
-TURNS, TURN = 4, 0.005  # that other threads get when a client is closed: how many, and how many seconds each
-AGAIN, AGAIN_FOR = 5, 2.0  # attempts of a question to a cluster, while what is wrong may pass; and for how many seconds
-REST = 0.2  # seconds that close() gives the background to end after it is told to
+IDLE_POLL_S = 1.0  # between looks at the buffer while nothing goes on
+FLUSH_TIMEOUT_S = 30.0  # that flush() tries where the caller sets no limit
+MAX_PAUSE_S = 2.0  # between attempts while Redis is away
+MIN_RETRY_S = 0.05  # between attempts, at least, while a caller waits for a flush
+LATE_LOOKS = 4  # that close() takes at whether another thread has counted late,
+LATE_LOOK_S = 0.005  # and that each of them waits
+CLUSTER_ATTEMPTS = 5  # of a question to a cluster, while what is wrong may pass,
+CLUSTER_ATTEMPTS_S = 2.0  # and for how long
+END_TIMEOUT_S = 0.2  # that close() gives the background to end after it is told to
 
 
 def retry_options(core: Core) -> dict[str, Any]:
@@ -40,7 +42,7 @@ def retry_options(core: Core) -> dict[str, Any]:
 
     return {
         "retry": retry_if_exception_type(CounterError),
-        "wait": wait_random_exponential(multiplier=core.settings.flush_interval, min=0.01, max=MOST_PAUSE),
+        "wait": wait_random_exponential(multiplier=core.settings.flush_interval, min=0.01, max=MAX_PAUSE_S),
         "stop": stop_never,
     }
 
@@ -52,7 +54,7 @@ def again_options() -> dict[str, Any]:
     return {
         "retry": retry_if_exception_type(Unavailable),
         "wait": wait_random_exponential(multiplier=0.02, max=0.5),
-        "stop": stop_after_attempt(AGAIN) | stop_after_delay(AGAIN_FOR),
+        "stop": stop_after_attempt(CLUSTER_ATTEMPTS) | stop_after_delay(CLUSTER_ATTEMPTS_S),
         "reraise": True,
     }
 

@@ -41,7 +41,7 @@ class Asking(Protocol):
     """Answers commands."""
 
     def ask(self, commands: Sequence[Command], deadline: Deadline | None = None) -> list[object]:
-        """Return the answers to commands that may be repeated, in order, `CALL_TIMEOUT` from now at the latest.
+        """Return the answers to commands that may be repeated, in order, `CALL_TIMEOUT_S` from now at the latest.
 
         Raises our errors.
         """

@@ -52,9 +52,9 @@ AGAIN = CALLS | {"flush": lambda counters: (counters.incr("x"), counters.flush()
 def soon() -> Iterator[None]:
     """Calls, and answers in the background, have a shorter time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deadline, "CALL_TIMEOUT", LIMIT)
+        patch.setattr(deadline, "CALL_TIMEOUT_S", LIMIT)
         for module in (lanes, cluster, cluster_asyncio):
-            patch.setattr(module, "REPLY_TIMEOUT", LIMIT)
+            patch.setattr(module, "REPLY_TIMEOUT_S", LIMIT)
         yield
 
 

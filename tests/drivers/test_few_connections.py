@@ -67,7 +67,7 @@ def test_all_are_held_by_others(
         async with Either(face, client, flush_interval=0.01) as counters:
             held = await _awaited(client.connection_pool.get_connection())
             with monkeypatch.context() as patch:
-                patch.setattr(deadline, "CALL_TIMEOUT", 0.2)
+                patch.setattr(deadline, "CALL_TIMEOUT_S", 0.2)
                 for call in (
                     lambda: counters.get("x"),
                     lambda: counters.inspect("x"),

@@ -270,7 +270,7 @@ async def taking_away_away(world: World) -> list[CounterError]:
 
 @case("`reset`, `delete`", "`Unavailable`, as the flush before it failed")
 async def taking_away_after_a_flush(world: World) -> list[CounterError]:
-    world.patch.setattr(deadline, "CALL_TIMEOUT", 0.2)
+    world.patch.setattr(deadline, "CALL_TIMEOUT_S", 0.2)
     async with world.counters(AWAY) as c:
         c.incr("x")
         return await raised(*take_away(c))

@@ -318,7 +318,7 @@ def test_each_server_of_a_cluster_confirms(private_cluster: Cluster, face: str, 
 @both
 def test_redis_is_away(monkeypatch: pytest.MonkeyPatch, face: str, way: str) -> None:
     """The error says whether it may be done: not, where what is flushed first had no answer. The counter is named."""
-    monkeypatch.setattr(deadline, "CALL_TIMEOUT", 0.3)
+    monkeypatch.setattr(deadline, "CALL_TIMEOUT_S", 0.3)
     was = "reset" if way == "reset" else "deleted"
 
     async def main() -> None:

@@ -308,8 +308,8 @@ def test_a_closed_client_takes_no_calls(any_server: RealServer) -> None:
 
 def test_more_callers_than_go_together(any_server: RealServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those who are left over are sent after the others, in both faces."""
-    monkeypatch.setattr(keyed_threads, "MOST_CALLS", 3)
-    monkeypatch.setattr(keyed_tasks, "MOST_CALLS", 3)
+    monkeypatch.setattr(keyed_threads, "MAX_CALLS", 3)
+    monkeypatch.setattr(keyed_tasks, "MAX_CALLS", 3)
     with redis.Redis(port=any_server.port) as client, Counters(client) as counters:
         in_threads(lambda number: [counters.incr_once("c", f"{number} {i}") for i in range(3)], 40)
         assert counters.get("c") == 120

@@ -13,7 +13,7 @@ import tests.waiting as waits
 from redis_counters import Counters
 from redis_counters.drivers.threads import keyed as keyed_threads
 from redis_counters.drivers.threads.background import AutoResetEvent
-from redis_counters.drivers.threads.keyed import PATIENCE, _Group
+from redis_counters.drivers.threads.keyed import LOOK_S, _Group
 from tests.faces.either import truth
 from tests.keyed.support import users
 from tests.lifecycle.test_interrupted import at_every_point
@@ -111,7 +111,7 @@ def test_a_leader_that_is_gone_has_a_successor(any_server: RealServer) -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(20 * PATIENCE)
+            thread.join(20 * LOOK_S)
         assert answers == [True] * 5
         assert keyed.leader is None
 

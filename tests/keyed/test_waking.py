@@ -98,7 +98,7 @@ def test_who_is_interrupted_leaves_nobody_asleep(
             every=0.001,
         )
 
-    monkeypatch.setattr(keyed_threads, "PATIENCE", LONG)
+    monkeypatch.setattr(keyed_threads, "LOOK_S", LONG)
     monkeypatch.setattr(keyed_threads, "AutoResetEvent", Breaking)
     with redis.Redis(port=any_server.port) as client, Counters(client) as counters:
         callers = Callers(counters, cut_off if when == "while it is sent" else lambda: None)
@@ -128,7 +128,7 @@ def test_nobody_waits_for_a_handler_of_signals(any_server: RealServer, monkeypat
                 until(lambda: len(callers.answers) == 1 + len(KEYS), "all others have their answers", every=0.001)
             return super().wait(seconds)
 
-    monkeypatch.setattr(keyed_threads, "PATIENCE", LONG)
+    monkeypatch.setattr(keyed_threads, "LOOK_S", LONG)
     with redis.Redis(port=any_server.port) as client, Counters(client) as counters:
         callers = Callers(counters)
         for key in KEYS[:2]:
@@ -142,7 +142,7 @@ def test_nobody_waits_for_a_handler_of_signals(any_server: RealServer, monkeypat
 
 def test_a_leader_is_through_with_its_own_calls(any_server: RealServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """It took over from somewhere in the queue, behind more than go together: it goes with the first of them."""
-    monkeypatch.setattr(keyed_threads, "MOST_CALLS", 3)
+    monkeypatch.setattr(keyed_threads, "MAX_CALLS", 3)
     with redis.Redis(port=any_server.port) as client, Counters(client) as counters:
         keyed = KeyedThreads(counters._runner)
         groups = [_Group([Like(b"l", user, b"+")]) for user in range(6)]

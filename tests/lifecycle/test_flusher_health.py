@@ -37,7 +37,7 @@ def no_progress(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
         keep(self, work, generation)
 
     monkeypatch.setattr(background.Background, "_keep", stand_still)
-    monkeypatch.setattr(background, "STALLED", 0.2)
+    monkeypatch.setattr(background, "STALLED_S", 0.2)
     yield go
     go.set()
 
@@ -212,7 +212,7 @@ import redis
 from redis_counters import Counters
 from redis_counters.drivers.redis_py import lanes
 from redis_counters.drivers.threads import background
-background.STALLED = 0.2
+background.STALLED_S = 0.2
 events = []
 counters = Counters(redis.Redis.from_url(sys.argv[1]), flush_interval=0.01, observer=events.append)
 counters.incr("x")

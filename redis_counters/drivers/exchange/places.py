@@ -22,10 +22,10 @@ from redis_counters.protocol.wire.region_names import Link, check_links, check_n
 
 T = TypeVar("T")
 
-MOST_REMEMBERED = 1_000  # refusals that are not reported again
+MAX_REMEMBERED = 1_000  # refusals that are not reported again
 PERSISTENCE = 5  # attempts in a row that bring nothing, before `run_once` gives a pair up,
 IN_VAIN = 15.0  # or so many seconds of them: each waits for an answer until that is late
-MOST_PAUSE = 2.0  # seconds between attempts while a region is away
+MAX_PAUSE_S = 2.0  # between attempts while a region is away
 CLOSED = "this exchange is closed"
 NOT_GIVEN = "not among the regions of this exchange"
 MOMENT = 0.02  # seconds until it is looked whether another pair is done with what this one needs, too
@@ -163,7 +163,7 @@ class RegionClients(Generic[T]):
             if message not in self._refused:
                 self._refused[message] = None
                 publish(Event(EventKind.REFUSED, message), self.observer)
-        while len(self._refused) > MOST_REMEMBERED:
+        while len(self._refused) > MAX_REMEMBERED:
             del self._refused[next(iter(self._refused))]
 
     def report(self, link: Link, pair: Pair, error: CounterError | None) -> None:

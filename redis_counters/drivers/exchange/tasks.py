@@ -11,8 +11,8 @@ from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.exchange.places import (
     CLOSED,
+    MAX_PAUSE_S,
     MOMENT,
-    MOST_PAUSE,
     Attempts,
     RegionClient,
     RegionClients,
@@ -103,7 +103,7 @@ class TaskExchange(AwaitedSessions):
         while self.takes_part(link):
             again = AsyncRetrying(
                 retry=retry_if_exception_type(CounterError),
-                wait=wait_random_exponential(multiplier=interval, min=MOMENT, max=MOST_PAUSE),
+                wait=wait_random_exponential(multiplier=interval, min=MOMENT, max=MAX_PAUSE_S),
                 stop=stop_never,
                 reraise=True,
             )

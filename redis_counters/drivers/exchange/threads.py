@@ -16,8 +16,8 @@ from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.exchange.limit import BEAT, RunLimit, seconds_until
 from redis_counters.drivers.exchange.places import (
     CLOSED,
+    MAX_PAUSE_S,
     MOMENT,
-    MOST_PAUSE,
     Attempts,
     RegionClient,
     RegionClients,
@@ -34,7 +34,7 @@ from redis_counters.protocol.wire.region_names import Link
 
 T = TypeVar("T")
 
-MOST_THREADS = 64  # that ask regions for something at once
+MAX_THREADS = 64  # that ask regions for something at once
 
 
 class Ended(Unavailable):
@@ -122,7 +122,7 @@ class ThreadExchange(Sessions):
         while self.takes_part(link):
             again = Retrying(
                 retry=retry_if_exception_type(CounterError),
-                wait=wait_random_exponential(multiplier=interval, min=MOMENT, max=MOST_PAUSE),
+                wait=wait_random_exponential(multiplier=interval, min=MOMENT, max=MAX_PAUSE_S),
                 stop=stop_when_event_set(self.ended),
                 sleep=sleep_using_event(self.ended),
                 reraise=True,
@@ -164,7 +164,7 @@ class ThreadExchange(Sessions):
         limit = RunLimit(timeout)
         errors: dict[Link, CounterError] = {}
         pairs = self.places.pairs
-        pool = ThreadPoolExecutor(MOST_THREADS, "redis-counters-exchange-once")
+        pool = ThreadPoolExecutor(MAX_THREADS, "redis-counters-exchange-once")
         try:
             for what in catch_up(list(pairs.values())):
                 links = [link for link in pairs if link not in errors]
@@ -215,7 +215,7 @@ class ThreadExchange(Sessions):
         """
         found: Mapping[bytes, Any] | None = None
         limit = RunLimit(None)
-        pool = ThreadPoolExecutor(MOST_THREADS, "redis-counters-regions")
+        pool = ThreadPoolExecutor(MAX_THREADS, "redis-counters-regions")
         try:
             while True:
                 try:

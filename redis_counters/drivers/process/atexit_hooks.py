@@ -16,8 +16,8 @@ from collections.abc import Callable
 from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.process.fork_hooks import notice
 
-LIMIT = 5.0  # seconds that all of it may take while Redis is away
-LEAST = 0.5  # of which each client may have at least this for a last attempt
+LIMIT_S = 5.0  # that all of it may take while Redis is away
+LEAST_S = 0.5  # of which each client may have at least this for a last attempt
 
 Close = Callable[[float], None]
 
@@ -31,8 +31,8 @@ def rest() -> float:
     global _deadline  # noqa: PLW0603 - of the process, as its end is
     now = monotonic()
     if _deadline is None:
-        _deadline = now + LIMIT
-    return max(LEAST, _deadline - now)
+        _deadline = now + LIMIT_S
+    return max(LEAST_S, _deadline - now)
 
 
 def ending() -> bool:
@@ -61,7 +61,7 @@ def close_in_child(close: Close) -> Callable[[], object]:
     process, util = sys.modules.get("multiprocessing.process"), sys.modules.get("multiprocessing.util")
     if process is None or util is None or process.parent_process() is None:
         return _nothing
-    cancel: Callable[[], object] = util.Finalize(None, close, args=(LIMIT,), exitpriority=-100).cancel
+    cancel: Callable[[], object] = util.Finalize(None, close, args=(LIMIT_S,), exitpriority=-100).cancel
     return cancel
 
 

@@ -16,8 +16,8 @@ from redis import exceptions
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.redis_py.cancelling import within as within_asyncio
 from redis_counters.drivers.redis_py.clients import (
-    LEAST_PAUSE,
-    MOST_PAUSE,
+    MAX_PAUSE_S,
+    MIN_PAUSE_S,
     Client,
     Connection,
     KnownConnections,
@@ -127,7 +127,7 @@ async def ask_asyncio(client: Client, commands: Sequence[Command], deadline: Dea
 
     All are sent before the first answer.
     """
-    pause = LEAST_PAUSE
+    pause = MIN_PAUSE_S
     full: Unavailable | None = None
     while True:
         try:
@@ -139,7 +139,7 @@ async def ask_asyncio(client: Client, commands: Sequence[Command], deadline: Dea
                 raise
             full = error
         await asyncio.sleep(pause * random.random())
-        pause = min(2 * pause, MOST_PAUSE)
+        pause = min(2 * pause, MAX_PAUSE_S)
 
 
 async def _ask_asyncio(client: Client, commands: Sequence[Command], deadline: Deadline) -> list[object]:

@@ -23,7 +23,7 @@ from redis_counters.drivers.redis_py.errors import all_in_use, garbled
 from redis_counters.errors import UsageError
 
 ALLOWED = "max_connections"  # redis-py's option of a pool
-LEAST_PAUSE, MOST_PAUSE = 0.002, 0.05  # seconds between looks whether a connection of the pool is free again
+MIN_PAUSE_S, MAX_PAUSE_S = 0.002, 0.05  # between looks whether a connection of the pool is free again
 
 _PRINTABLE = "".join(map(chr, range(32, 127)))
 
@@ -111,7 +111,7 @@ def take_connection(pool: Pool, deadline: Deadline, *, patient: bool = True) -> 
     Where all of the pool are in use, one of them is waited for, unless the caller is not ``patient``. Raises
     TimeoutError when that, or connecting, takes too long.
     """
-    pause = LEAST_PAUSE
+    pause = MIN_PAUSE_S
     while True:
         connection: Any = None
         try:
@@ -135,7 +135,7 @@ def take_connection(pool: Pool, deadline: Deadline, *, patient: bool = True) -> 
                 pool.release(connection)
             raise
         time.sleep(pause * random.random())
-        pause = min(2 * pause, MOST_PAUSE)
+        pause = min(2 * pause, MAX_PAUSE_S)
 
 
 def _late(pool: Any, error: exceptions.TimeoutError) -> exceptions.TimeoutError:
@@ -167,7 +167,7 @@ def _take_connection(pool: Pool) -> Any:
 
 async def take_connection_asyncio(pool: Pool, deadline: Deadline, *, patient: bool = True) -> Any:
     """The same in asyncio."""
-    pause = LEAST_PAUSE
+    pause = MIN_PAUSE_S
     if _is_at_hand(pool):  # a task would let others go first
         return await _take_connection_asyncio(pool)
     while True:
@@ -184,7 +184,7 @@ async def take_connection_asyncio(pool: Pool, deadline: Deadline, *, patient: bo
             taking.add_done_callback(functools.partial(_put_back_asyncio, pool))
             raise
         await asyncio.sleep(pause * random.random())
-        pause = min(2 * pause, MOST_PAUSE)
+        pause = min(2 * pause, MAX_PAUSE_S)
 
 
 def _is_at_hand(pool: Any) -> bool:

@@ -20,8 +20,8 @@ from redis_counters.drivers.redis_py import after_fork, compat
 from redis_counters.drivers.redis_py.clients import KnownConnections, disconnect_idle
 from redis_counters.drivers.redis_py.cluster_lane import ClusterAsking, ClusterLane
 from redis_counters.drivers.redis_py.errands import Errand, TooLate
-from redis_counters.drivers.redis_py.hash_slots import REST, Address, primaries_in
-from redis_counters.drivers.redis_py.lanes import REPLY_TIMEOUT, BlockingLane
+from redis_counters.drivers.redis_py.hash_slots import LOOK_REST_S, Address, primaries_in
+from redis_counters.drivers.redis_py.lanes import REPLY_TIMEOUT_S, BlockingLane
 from redis_counters.drivers.transport import Meanwhile
 from redis_counters.protocol.wire.commands import Command
 
@@ -72,7 +72,7 @@ class Cluster(ClusterAsking):
         except TooLate:
             if client is None:
                 raise
-            self.look_at = monotonic() + REST
+            self.look_at = monotonic() + LOOK_REST_S
             return client
 
     def _look_up(self) -> Any:
@@ -106,11 +106,11 @@ class Cluster(ClusterAsking):
 
     def primaries(self, deadline: Deadline | None = None) -> list[Address]:
         """Return where all primaries are."""
-        return primaries_in(self.look_up(deadline or Deadline(REPLY_TIMEOUT)))
+        return primaries_in(self.look_up(deadline or Deadline(REPLY_TIMEOUT_S)))
 
     def lane_to(self, address: Address, deadline: Deadline | None = None) -> BlockingLane:
         """Return a lane to one server."""
-        client = self.look_up(deadline or Deadline(REPLY_TIMEOUT))
+        client = self.look_up(deadline or Deadline(REPLY_TIMEOUT_S))
         node: Any = client.get_node(host=address[0], port=address[1])
         if node is None:  # it has no slot yet, and the first is on its way there
             make_node: Any = ClusterNode

@@ -21,8 +21,8 @@ from redis_counters.drivers.redis_py import after_fork, compat
 from redis_counters.drivers.redis_py.cancelling import AWAITED_BROKEN, seen
 from redis_counters.drivers.redis_py.clients import KnownConnections
 from redis_counters.drivers.redis_py.cluster_lane_asyncio import AwaitedClusterAsking, ClusterLaneAsyncio
-from redis_counters.drivers.redis_py.hash_slots import REST, Address, primaries_in
-from redis_counters.drivers.redis_py.lanes import REPLY_TIMEOUT, AsyncioLane
+from redis_counters.drivers.redis_py.hash_slots import LOOK_REST_S, Address, primaries_in
+from redis_counters.drivers.redis_py.lanes import REPLY_TIMEOUT_S, AsyncioLane
 from redis_counters.protocol.wire.commands import Command
 
 
@@ -68,7 +68,7 @@ class ClusterAsyncio(AwaitedClusterAsking):
             return looking.result()
         if not self._asked:
             raise exceptions.TimeoutError(deadline.words)
-        self.look_at = monotonic() + REST
+        self.look_at = monotonic() + LOOK_REST_S
         return self._client
 
     async def _look_up(self) -> RedisCluster:
@@ -121,11 +121,11 @@ class ClusterAsyncio(AwaitedClusterAsking):
 
     async def primaries(self, deadline: Deadline | None = None) -> list[Address]:
         """Return where all primaries are."""
-        return primaries_in(await self.look_up(deadline or Deadline(REPLY_TIMEOUT)))
+        return primaries_in(await self.look_up(deadline or Deadline(REPLY_TIMEOUT_S)))
 
     async def lane_to(self, address: Address, deadline: Deadline | None = None) -> AsyncioLane:
         """Return a lane to one server."""
-        until = deadline or Deadline(REPLY_TIMEOUT)
+        until = deadline or Deadline(REPLY_TIMEOUT_S)
         client = await self.look_up(until) if address not in self._nodes else None
         if client is not None and address not in self._nodes:  # another task may have been here meanwhile
             node: Any = client.get_node(host=address[0], port=address[1])

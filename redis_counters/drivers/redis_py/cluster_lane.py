@@ -15,7 +15,7 @@ from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.redis_py.exchanging import Exchanging
 from redis_counters.drivers.redis_py.hash_slots import BROKEN, Address, HashSlots
 from redis_counters.drivers.redis_py.in_flight import ASKING, EVERYWHERE, InFlight, Sent
-from redis_counters.drivers.redis_py.lanes import REPLY_TIMEOUT, BlockingLane
+from redis_counters.drivers.redis_py.lanes import REPLY_TIMEOUT_S, BlockingLane
 from redis_counters.drivers.redis_py.partial_replies import PartialReplies
 from redis_counters.drivers.transport import Meanwhile
 from redis_counters.errors import CounterError, Unavailable
@@ -82,7 +82,7 @@ class ClusterLane(Exchanging):
         return self
 
     def _until(self) -> Deadline:
-        return self._deadline or Deadline(REPLY_TIMEOUT)
+        return self._deadline or Deadline(REPLY_TIMEOUT_S)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         lanes, self._lanes = self._lanes, {}

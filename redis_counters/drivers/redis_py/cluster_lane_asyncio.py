@@ -15,7 +15,7 @@ from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.redis_py.exchanging_asyncio import AwaitedExchanging
 from redis_counters.drivers.redis_py.hash_slots import Address, HashSlots
 from redis_counters.drivers.redis_py.in_flight import ASKING, EVERYWHERE, InFlight, Sent
-from redis_counters.drivers.redis_py.lanes import REPLY_TIMEOUT, AsyncioLane
+from redis_counters.drivers.redis_py.lanes import REPLY_TIMEOUT_S, AsyncioLane
 from redis_counters.drivers.redis_py.partial_replies import PartialReplies
 from redis_counters.drivers.transport import Meanwhile
 from redis_counters.errors import CounterError, Unavailable
@@ -82,7 +82,7 @@ class ClusterLaneAsyncio(AwaitedExchanging):
         return self
 
     def _until(self) -> Deadline:
-        return self._deadline or Deadline(REPLY_TIMEOUT)
+        return self._deadline or Deadline(REPLY_TIMEOUT_S)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None

@@ -52,8 +52,8 @@ def redirection(answer: object, asked: Address) -> Redirection | None:
     return Redirection(int(rest[0]), (host or asked[0], int(port)), code == "MOVED")
 
 
-PATIENCE = 1.0  # seconds that a look at where the slots are may take, where it is known where they were;
-REST = 5.0  # and for which that has to do, if it took longer
+LOOK_TIMEOUT_S = 1.0  # that a look at where the slots are may take, where it is known where they were;
+LOOK_REST_S = 5.0  # and for which that has to do, if it took longer
 
 
 class HashSlots:
@@ -85,7 +85,7 @@ class HashSlots:
 
     def waits_for_look(self, deadline: Deadline) -> Deadline:
         """Return until when to wait for what may not come: a part of the time of a call that has more to do."""
-        return Deadline(min(PATIENCE, deadline.left() / 2))
+        return Deadline(min(LOOK_TIMEOUT_S, deadline.left() / 2))
 
     def follow(self, elsewhere: Redirection) -> Address:
         """Return where we reach the server that another one has named; what has moved for good is known from now on.

@@ -11,7 +11,7 @@ from typing import Any
 
 from redis import exceptions
 
-from redis_counters.drivers.deadline import GRACE, Deadline
+from redis_counters.drivers.deadline import GRACE_S, Deadline
 from redis_counters.drivers.redis_py.cancelling import within
 from redis_counters.drivers.redis_py.clients import (
     Client,
@@ -32,7 +32,7 @@ from redis_counters.drivers.redis_py.wire import packed, undecoded
 from redis_counters.drivers.transport import Meanwhile
 from redis_counters.protocol.wire.commands import Command
 
-REPLY_TIMEOUT = 10.0  # seconds that a lane waits for an answer: all of it; its beginning, as the client says
+REPLY_TIMEOUT_S = 10.0  # that a lane waits for an answer: all of it; its beginning, as the client says
 
 
 class _Lane:
@@ -68,7 +68,7 @@ class _Lane:
         return self._known.is_new(self._connection)
 
     def _until(self) -> Deadline:
-        return self._deadline or Deadline(REPLY_TIMEOUT)
+        return self._deadline or Deadline(REPLY_TIMEOUT_S)
 
     def _read(self, answer: object) -> object:
         """Return an answer that was read; an error of Redis as an `ErrorReply`."""
@@ -112,8 +112,8 @@ class BlockingLane(_Lane, Exchanging):
         connection = self._connection
         assert connection is not None
         until = self._until()
-        silence = Deadline(connection.socket_timeout or REPLY_TIMEOUT)
-        every = self.meanwhile.every if self.meanwhile is not None else REPLY_TIMEOUT
+        silence = Deadline(connection.socket_timeout or REPLY_TIMEOUT_S)
+        every = self.meanwhile.every if self.meanwhile is not None else REPLY_TIMEOUT_S
         while not connection.can_read(timeout=min(every, silence.seconds, until.left())):
             for limit in (silence, until):
                 if not limit.left():
@@ -176,4 +176,4 @@ class AsyncioLane(_Lane, AwaitedExchanging):
         until = self._until()
         if connection.socket_timeout and connection.socket_timeout <= until.left():
             return await work
-        return await within(until if until.left() > GRACE else Deadline(GRACE), work)
+        return await within(until if until.left() > GRACE_S else Deadline(GRACE_S), work)

@@ -20,7 +20,7 @@ from typing import Any
 from redis import exceptions
 
 from redis_counters.drivers.clock import monotonic
-from redis_counters.drivers.deadline import GRACE, Deadline
+from redis_counters.drivers.deadline import GRACE_S, Deadline
 from redis_counters.drivers.redis_py import compat
 
 LOOK_S = 1.0  # between looks for late connections
@@ -130,7 +130,7 @@ class Watched:
     def __init__(self, connection: Any, deadline: Deadline) -> None:
         self.connection = connection
         self.deadline = deadline
-        self.at = max(deadline.at, monotonic() + GRACE)
+        self.at = max(deadline.at, monotonic() + GRACE_S)
         self.late = False
 
     def __enter__(self) -> None:

@@ -8,13 +8,13 @@ from contextlib import AbstractAsyncContextManager
 
 from redis_counters.drivers.client_state import ClientState
 from redis_counters.drivers.deadline import Deadline
-from redis_counters.drivers.pacing import REST
+from redis_counters.drivers.pacing import END_TIMEOUT_S
 from redis_counters.drivers.process import fork_hooks
 from redis_counters.drivers.tasks.recording import Recording
 from redis_counters.drivers.transport import AwaitedLane, AwaitedTransport
 from redis_counters.events import EventKind
 
-RESTART = 0.5  # seconds until a task that was cancelled is started again: the loop may be about to end
+RESTART_S = 0.5  # until a task that was cancelled is started again: the loop may be about to end
 SURVIVED: type[BaseException] = Exception  # by the background; a cancellation ends it
 
 
@@ -89,7 +89,7 @@ class Background:
         self.state.core.writer.accumulator.drain()
         loop = task.get_loop()
         if not loop.is_closed():
-            loop.call_later(RESTART, self._restart, task)
+            loop.call_later(RESTART_S, self._restart, task)
 
     def _restart(self, ended: asyncio.Task[None]) -> None:
         if ended is self.task and not self.state.stopped:
@@ -112,7 +112,7 @@ class Background:
             leaving.append(True)
             while not work.done():
                 work.cancel()
-                await asyncio.wait({work}, timeout=REST)
+                await asyncio.wait({work}, timeout=END_TIMEOUT_S)
         work.result()
 
     async def _work(self, leaving: list[bool]) -> None:

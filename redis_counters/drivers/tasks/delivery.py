@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from redis_counters.drivers.client_state import ClientState
 from redis_counters.drivers.clock import monotonic
-from redis_counters.drivers.pacing import REST, TURN, TURNS, check_closed, check_flushed, closed
+from redis_counters.drivers.pacing import END_TIMEOUT_S, LATE_LOOK_S, LATE_LOOKS, check_closed, check_flushed, closed
 from redis_counters.drivers.tasks.background import Background
 from redis_counters.drivers.tasks.recording import Recording
 from redis_counters.drivers.tasks.waiting import Waiting
@@ -64,7 +64,7 @@ class Delivery:
             await self._deliver(timeout)
         core.writer.closing = False
         self.waiting.flusher.urgent.ring()
-        await self.background.end(REST)
+        await self.background.end(END_TIMEOUT_S)
         await let_go()
         if self.recording is not None:
             with state.lock:
@@ -103,8 +103,8 @@ class Delivery:
     async def _somebody_was_late(self) -> bool:
         """Other threads have had a turn; True if one has counted that had looked before close() began to refuse."""
         others = [thread for thread in threading.enumerate() if not thread.name.startswith(OURS)]
-        for _ in range(TURNS if len(others) > 1 else 0):
-            await asyncio.sleep(TURN)
+        for _ in range(LATE_LOOKS if len(others) > 1 else 0):
+            await asyncio.sleep(LATE_LOOK_S)
             if not self.state.core.writer.clean:
                 return True
         return False

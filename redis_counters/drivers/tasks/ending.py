@@ -75,7 +75,7 @@ class Ending:
 
     async def _close_dropped(self) -> None:
         with suppress(CounterError):
-            await self.runner.close(atexit_hooks.LIMIT)
+            await self.runner.close(atexit_hooks.LIMIT_S)
         await self.end_client()
 
     async def end_client(self) -> None:

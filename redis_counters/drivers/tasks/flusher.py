@@ -6,7 +6,7 @@ import asyncio
 
 from redis_counters.drivers.client_state import ClientState
 from redis_counters.drivers.clock import monotonic
-from redis_counters.drivers.pacing import IDLE_POLL, IMPATIENCE, MOST_PAUSE, retry_options
+from redis_counters.drivers.pacing import IDLE_POLL_S, MAX_PAUSE_S, MIN_RETRY_S, retry_options
 from redis_counters.drivers.redis_py.errors import translate
 from redis_counters.drivers.tasks.background import SURVIVED, AutoResetEvent, Background
 from redis_counters.drivers.tasks.recording import Recording
@@ -46,13 +46,13 @@ class Flusher:
                     f"the background was to end by {type(error).__name__}, it goes on",
                 )
                 self.state.publish()
-            await self.wait_to_retry(MOST_PAUSE)
+            await self.wait_to_retry(MAX_PAUSE_S)
 
     async def _wait_and_flush(self) -> None:
         background = self.background
         background.heartbeat()
         if await background.asked.wait(self._patience()):
-            self.expecting = monotonic() + IDLE_POLL
+            self.expecting = monotonic() + IDLE_POLL_S
         background.heartbeat()
         if self.nothing_to_do():
             return
@@ -65,7 +65,7 @@ class Flusher:
         with self.state.lock:
             if not self.state.core.writer.clean:
                 return 0.0
-            longest = min(IDLE_POLL, self.state.core.housekeeping.wait())
+            longest = min(IDLE_POLL_S, self.state.core.housekeeping.wait())
         # A thread that counts asks first: its increment may come a little later than that.
         return min(longest, self.interval) if monotonic() < self.expecting else longest
 
@@ -113,7 +113,7 @@ class Flusher:
         while (rest := end - monotonic()) > 0 and not self.state.stopped:
             self.background.heartbeat()
             if await self.urgent.wait(min(rest, self.interval)):
-                await asyncio.sleep(min(rest, IMPATIENCE))  # Redis is not there the sooner for being asked at once
+                await asyncio.sleep(min(rest, MIN_RETRY_S))  # Redis is not there the sooner for being asked at once
                 break
             with self.state.lock:
                 self.state.core.writer.absorb()
@@ -137,4 +137,4 @@ class Flusher:
                 if self.state.core.writer.flushes == flushes:
                     raise
             await self.wait_to_retry(seconds)
-            seconds = min(self.interval, MOST_PAUSE)
+            seconds = min(self.interval, MAX_PAUSE_S)

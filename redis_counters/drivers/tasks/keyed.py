@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MOST_CALLS = 1_000  # that are sent together: a later call should not wait for ever more of them
+MAX_CALLS = 1_000  # that are sent together: a later call should not wait for ever more of them
 
 _Group = tuple[Sequence[Call], "asyncio.Future[None]"]
 
@@ -87,7 +87,7 @@ class KeyedTasks:
     def _take(self) -> list[_Group]:
         taken: list[_Group] = []
         count = 0
-        while self.queue and (not taken or count + len(self.queue[0][0]) <= MOST_CALLS):
+        while self.queue and (not taken or count + len(self.queue[0][0]) <= MAX_CALLS):
             group = self.queue.popleft()
             if not group[1].done():  # else its caller was cancelled before it was sent
                 count += len(group[0])

@@ -11,7 +11,7 @@ from redis_counters.drivers.client_state import ClientState
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.pacing import closed
 from redis_counters.drivers.process.finalizer import without_traceback
-from redis_counters.drivers.redis_py.clients import LEAST_PAUSE, MOST_PAUSE
+from redis_counters.drivers.redis_py.clients import MAX_PAUSE_S, MIN_PAUSE_S
 from redis_counters.drivers.redis_py.errors import lacks_connection, no_connection_left
 from redis_counters.drivers.tasks.background import AutoResetEvent
 from redis_counters.drivers.transport import AwaitedTransport
@@ -69,13 +69,13 @@ class Reading:
 
     async def _patient_answers(self, commands: list[Command], deadline: Deadline) -> list[object]:
         """Ask; where a server of a cluster had no free connection, give all back, wait a little and ask again."""
-        pause = LEAST_PAUSE
+        pause = MIN_PAUSE_S
         while True:
             answers = await self.transport.ask_each(commands, deadline)
             if not lacks_connection(answers) or deadline.left() <= pause:
                 return answers
             await asyncio.sleep(pause * random.random())
-            pause = min(2 * pause, MOST_PAUSE)
+            pause = min(2 * pause, MAX_PAUSE_S)
 
     async def read(self, names: Collection[bytes], max_age: float | None) -> dict[bytes, CounterValue]:
         """Return values by name; from the cache where it is fresh enough, else from Redis in one round trip."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from redis_counters.drivers.client_state import ClientState
 from redis_counters.drivers.deadline import Deadline
-from redis_counters.drivers.pacing import FLUSH_TIMEOUT
+from redis_counters.drivers.pacing import FLUSH_TIMEOUT_S
 from redis_counters.drivers.process import fork_hooks
 from redis_counters.drivers.tasks.background import Background
 from redis_counters.drivers.tasks.counting import Counting
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-STATS_TIMEOUT = 10.0  # seconds that stats() in another thread waits for the loop
+STATS_TIMEOUT_S = 10.0  # that stats() in another thread waits for the loop
 
 
 class TaskRunner:
@@ -135,7 +135,7 @@ class TaskRunner:
     async def flush(self, timeout: float | None, only: bytes | None = None) -> None:
         """Raises UsageError, Unavailable, Refused."""
         self.begin_here()
-        await self.delivery.flush(FLUSH_TIMEOUT if timeout is None else timeout, only)
+        await self.delivery.flush(FLUSH_TIMEOUT_S if timeout is None else timeout, only)
 
     async def close(self, timeout: float) -> None:
         """Raises Unavailable, Refused."""
@@ -163,7 +163,7 @@ class TaskRunner:
             self.begin_here()
         if home.loop is None or not home.elsewhere():
             return self.core.stats()
-        return asyncio.run_coroutine_threadsafe(self._stats(), home.loop).result(STATS_TIMEOUT)
+        return asyncio.run_coroutine_threadsafe(self._stats(), home.loop).result(STATS_TIMEOUT_S)
 
     async def _stats(self) -> Stats:
         return self.core.stats()

@@ -15,14 +15,14 @@ from contextlib import AbstractContextManager
 from redis_counters.drivers.client_state import ClientState
 from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.deadline import Deadline
-from redis_counters.drivers.pacing import IDLE_POLL
+from redis_counters.drivers.pacing import IDLE_POLL_S
 from redis_counters.drivers.threads.recording import Recording
 from redis_counters.drivers.transport import Lane, Meanwhile, Transport
 from redis_counters.errors import Unavailable
 from redis_counters.events import EventKind
 
-STALLED = 5.0  # seconds that the flusher may take to notice that it was asked
-RETRY = 0.5  # seconds until a thread that could not be started is tried again
+STALLED_S = 5.0  # that the flusher may take to notice that it was asked
+RESTART_S = 0.5  # until a thread that could not be started is tried again
 SURVIVED: type[BaseException] = BaseException  # by the background: also what ends threads (SystemExit)
 
 
@@ -116,12 +116,12 @@ class Background:
     def ask(self) -> bool:
         """The flusher is asked to work; False if it cannot be relied on to do so."""
         if not _runs(self._flusher):
-            if self.unavailable and monotonic() - self._since < RETRY:
+            if self.unavailable and monotonic() - self._since < RESTART_S:
                 return False
             if not self.start():
                 return False
         elif self.asked.rings():
-            limit = STALLED + (self.interval if self._proved else 0.0)  # so long it may rest between two looks
+            limit = STALLED_S + (self.interval if self._proved else 0.0)  # so long it may rest between two looks
             if not self.unavailable and monotonic() - self._since > limit:
                 self._stalled()
         else:
@@ -230,7 +230,7 @@ class Background:
     def _absorb(self) -> None:
         """While a round takes long (redis-py may be connecting), the buffer must not grow with every increment."""
         core = self.state.core
-        self._helping.wait(IDLE_POLL)
+        self._helping.wait(IDLE_POLL_S)
         while self.rounder is not None and not self.stopped:
             self._ended.wait(self.interval)
             if self.rounder is not None and (core.overdue or self.recording is not None):

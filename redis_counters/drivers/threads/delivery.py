@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from redis_counters.drivers.client_state import ClientState
 from redis_counters.drivers.clock import monotonic
-from redis_counters.drivers.pacing import REST, TURN, TURNS, check_closed, check_flushed, closed
+from redis_counters.drivers.pacing import END_TIMEOUT_S, LATE_LOOK_S, LATE_LOOKS, check_closed, check_flushed, closed
 from redis_counters.drivers.threads.background import Background
 from redis_counters.drivers.threads.recording import Recording
 from redis_counters.drivers.threads.waiting import Waiting
@@ -65,7 +65,7 @@ class Delivery:
             self._deliver(timeout)
         core.writer.closing = False
         self.waiting.flusher.urgent.ring()
-        self.background.end(REST)
+        self.background.end(END_TIMEOUT_S)
         let_go()
         if self.recording is not None:
             with state.lock:
@@ -104,8 +104,8 @@ class Delivery:
     def _somebody_was_late(self) -> bool:
         """Other threads have had a turn; True if one has counted that had looked before close() began to refuse."""
         others = [thread for thread in threading.enumerate() if not thread.name.startswith(OURS)]
-        for _ in range(TURNS if len(others) > 1 else 0):
-            time.sleep(TURN)
+        for _ in range(LATE_LOOKS if len(others) > 1 else 0):
+            time.sleep(LATE_LOOK_S)
             if not self.state.core.writer.clean:
                 return True
         return False

@@ -77,7 +77,7 @@ class Ending:
 
     def _close_dropped(self) -> None:
         with suppress(CounterError):
-            self.runner.close(atexit_hooks.LIMIT)
+            self.runner.close(atexit_hooks.LIMIT_S)
         self.end_client()
 
     def end_client(self) -> None:

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from redis_counters.drivers.client_state import ClientState
 from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.deadline import Deadline
-from redis_counters.drivers.pacing import MOST_PAUSE
+from redis_counters.drivers.pacing import MAX_PAUSE_S
 from redis_counters.drivers.threads.background import Background
 from redis_counters.drivers.threads.flusher import Flusher
 from redis_counters.drivers.threads.rounds import Rounds
 from redis_counters.errors import CounterError
 
-LEAST_ROUND = 0.5  # seconds that a round of a caller may take at least, however little time there is
+MIN_ROUND_S = 0.5  # that a round of a caller may take at least, however little time there is
 
 
 @dataclass(eq=False)
@@ -45,7 +45,7 @@ class Inline:
             self.backoff = 0.0
         except CounterError:
             now = monotonic()
-            self.backoff = min(max(2 * self.backoff, interval), MOST_PAUSE)
+            self.backoff = min(max(2 * self.backoff, interval), MAX_PAUSE_S)
             self.due = now + max(self.backoff, now - begun)  # at most half of the time is spent on waiting
 
     def work_until(self, done: Callable[[], bool], deadline: float) -> None:
@@ -59,9 +59,9 @@ class Inline:
                 return
             try:
                 if not self.rounds.lock.locked():
-                    self.rounds.flush(Deadline(max(LEAST_ROUND, deadline - monotonic())))
+                    self.rounds.flush(Deadline(max(MIN_ROUND_S, deadline - monotonic())))
                     continue
             except CounterError:
                 pass
             time.sleep(min(pause, max(0.0, deadline - monotonic())))
-            pause = min(pause * 2, MOST_PAUSE)
+            pause = min(pause * 2, MAX_PAUSE_S)

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PATIENCE = 1.0  # seconds until a waiting thread looks whether any sends
-MOST_CALLS = 1_000  # that are sent together: a later call should not wait for ever more of them
+LOOK_S = 1.0  # until a waiting thread looks whether any sends
+MAX_CALLS = 1_000  # that are sent together: a later call should not wait for ever more of them
 
 
 class _Group:
@@ -101,7 +101,7 @@ class KeyedThreads:
                     self._fail([group], Unavailable(f"Redis is not reachable: {group.deadline.words}"))
                     return
                 else:
-                    rang = group.bell.wait(min(PATIENCE, group.deadline.left()))
+                    rang = group.bell.wait(min(LOOK_S, group.deadline.left()))
         finally:
             group.over = True
             if group.next is not None:
@@ -134,7 +134,7 @@ class KeyedThreads:
                 if group is leader or group.over or group.done:
                     continue
                 count += len(group.calls)
-                if count > MOST_CALLS:
+                if count > MAX_CALLS:
                     break
                 sent.append(group)
         self._send(sent, leader.deadline)

@@ -18,7 +18,7 @@ from redis_counters.errors import UsageError
 if TYPE_CHECKING:
     from redis_counters.drivers.threads.runner import ThreadRunner
 
-PATIENCE = 15.0  # seconds that threads of before may take to end: longer than Redis may take to answer
+END_TIMEOUT_S = 15.0  # that threads of before may take to end: longer than Redis may take to answer
 
 _at_import = threading.Lock
 _remaking: dict[object, threading.RLock] = {}  # by what locks are made of
@@ -44,7 +44,7 @@ def remake(runner: ThreadRunner) -> None:
     with _remaking.setdefault(made_of, threading.RLock()):
         if runner.made_of is made_of:
             return
-        if not runner.background.end(PATIENCE):
+        if not runner.background.end(END_TIMEOUT_S):
             raise UsageError("threads were patched while this client sent something: patch before it is used")
         runner.rounds.abandon()
         runner.make_parts()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from redis_counters.drivers.client_state import ClientState
 from redis_counters.drivers.deadline import Deadline
-from redis_counters.drivers.pacing import FLUSH_TIMEOUT
+from redis_counters.drivers.pacing import FLUSH_TIMEOUT_S
 from redis_counters.drivers.process import fork_hooks
 from redis_counters.drivers.threads.background import Background
 from redis_counters.drivers.threads.counting import Counting
@@ -129,7 +129,7 @@ class ThreadRunner:
         """Raises UsageError, Unavailable, Refused."""
         self.begin_here()
         self.ending.close_in_child()
-        self.delivery.flush(FLUSH_TIMEOUT if timeout is None else timeout, only)
+        self.delivery.flush(FLUSH_TIMEOUT_S if timeout is None else timeout, only)
 
     def close(self, timeout: float) -> None:
         """Raises Unavailable, Refused."""

@@ -13,7 +13,7 @@ from redis_counters.drivers.threads.flusher import Flusher
 from redis_counters.drivers.threads.inline import Inline
 from redis_counters.drivers.threads.rounds import Rounds
 
-HELP = 1.0  # seconds after which a waiting caller helps, without a word: the machine may be busy
+HELP_AFTER_S = 1.0  # after which a waiting caller helps, without a word: the machine may be busy
 
 Waiter = tuple[Callable[[], bool], AutoResetEvent]
 
@@ -59,7 +59,7 @@ class Waiting:
                 background.ask()
                 if heartbeats != background.heartbeats:
                     heartbeats, noticed = background.heartbeats, now
-                elif now - noticed > min(HELP, (deadline - noticed) / 2):
+                elif now - noticed > min(HELP_AFTER_S, (deadline - noticed) / 2):
                     if not background.replaced() and not background.connecting:
                         return False
                     noticed = now
