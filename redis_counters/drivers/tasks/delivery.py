@@ -90,7 +90,7 @@ class Delivery:
                 core.begin_close()
             deadline = monotonic() + timeout
             await self.waiting.until(lambda: writer.closed and core.orphans_over, deadline)
-            while monotonic() < deadline and await self._somebody_was_late():
+            while monotonic() < deadline and await self._counted_late():
                 await self.waiting.until(lambda: writer.closed, deadline)
             state.stopped = True
         except Refused as error:
@@ -100,7 +100,7 @@ class Delivery:
             if not state.stopped:
                 state.refusing = writer.closing = False
 
-    async def _somebody_was_late(self) -> bool:
+    async def _counted_late(self) -> bool:
         """Other threads have had a turn; True if one has counted that had looked before close() began to refuse."""
         others = [thread for thread in threading.enumerate() if not thread.name.startswith(OURS)]
         for _ in range(LATE_LOOKS if len(others) > 1 else 0):

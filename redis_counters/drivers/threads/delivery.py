@@ -91,7 +91,7 @@ class Delivery:
                 core.begin_close()
             deadline = monotonic() + timeout
             self.waiting.until(lambda: writer.closed and core.orphans_over, deadline)
-            while monotonic() < deadline and self._somebody_was_late():
+            while monotonic() < deadline and self._counted_late():
                 self.waiting.until(lambda: writer.closed, deadline)
             state.stopped = True
         except Refused as error:
@@ -101,7 +101,7 @@ class Delivery:
             if not state.stopped:
                 state.refusing = writer.closing = False
 
-    def _somebody_was_late(self) -> bool:
+    def _counted_late(self) -> bool:
         """Other threads have had a turn; True if one has counted that had looked before close() began to refuse."""
         others = [thread for thread in threading.enumerate() if not thread.name.startswith(OURS)]
         for _ in range(LATE_LOOKS if len(others) > 1 else 0):

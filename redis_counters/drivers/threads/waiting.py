@@ -1,4 +1,4 @@
-"""How callers of the blocking face wait until the background got there, and see to it that somebody does."""
+"""How callers of the blocking face wait until the background got there, and do its work where it makes no progress."""
 
 from __future__ import annotations
 
