@@ -66,10 +66,10 @@ class Ending:
             runner.counting.wake_loop()
         return True
 
-    def close_if_dropped(self) -> None:
-        """Nothing refers to the client any more, and all is sent: it is closed, in a task."""
+    def close_if_all_sent(self) -> None:
+        """The client was dropped: as soon as all is sent it is closed, in a task."""
         state, writer = self.runner.state, self.runner.state.core.writer
-        if state.dropped and not state.refusing and writer.clean and writer.durable:
+        if not state.refusing and writer.clean and writer.durable:
             state.dropped = False
             self._closing = asyncio.get_running_loop().create_task(self._close_dropped())
 

@@ -105,7 +105,8 @@ class TaskRunner:
 
     async def _turn(self) -> None:
         await self.flusher.turn()
-        self.ending.close_if_dropped()
+        if self.state.dropped:
+            self.ending.close_if_all_sent()
 
     # -- what callers ask for
 

@@ -64,10 +64,10 @@ class Ending:
         runner.background.asked.ring()
         return True
 
-    def close_if_dropped(self) -> None:
-        """Nothing refers to the client any more, and all is sent: it is closed, in a thread."""
+    def close_if_all_sent(self) -> None:
+        """The client was dropped: as soon as all is sent it is closed, in a thread."""
         state, writer = self.runner.state, self.runner.state.core.writer
-        if state.dropped and not state.refusing:
+        if not state.refusing:
             with state.lock:
                 done = writer.clean and writer.durable
             if done:

@@ -83,7 +83,8 @@ class ThreadRunner:
 
     def _turn(self) -> None:
         self.flusher.turn()
-        self.ending.close_if_dropped()
+        if self.state.dropped:
+            self.ending.close_if_all_sent()
 
     def _reclaim(self) -> None:
         """The thread that ran a round is gone: what it held is free again."""
@@ -128,7 +129,6 @@ class ThreadRunner:
     def flush(self, timeout: float | None, only: bytes | None = None) -> None:
         """Raises UsageError, Unavailable, Refused."""
         self.begin_here()
-        self.ending.close_in_child()
         self.delivery.flush(FLUSH_TIMEOUT_S if timeout is None else timeout, only)
 
     def close(self, timeout: float) -> None:
