@@ -92,7 +92,7 @@ class Counters(NotAsyncio, CountersBase, KeyedCounters):
         Raises: Unavailable, WrongType, NotPermitted.
         """
         raw = name if type(name) is bytes else name_bytes(name)
-        if max_age is None and here and (value := self._core.reads.cache.at_hand(raw)) is not None:
+        if max_age is None and here and (value := self._core.reads.cache.cached_nowait(raw)) is not None:
             return value
         return (self._runner.read((raw,), checked_age(max_age)))[raw]
 
@@ -201,7 +201,7 @@ class Counter(CounterBase):
 
     def value(self, *, max_age: float | None = None) -> CounterValue:
         """Return the value; as `Counters.get`."""
-        if max_age is None and here and (value := self._core.reads.cache.at_hand(self._name)) is not None:
+        if max_age is None and here and (value := self._core.reads.cache.cached_nowait(self._name)) is not None:
             return value
         return self._counters.get(self._name, max_age=max_age)
 

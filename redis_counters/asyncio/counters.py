@@ -93,7 +93,7 @@ class Counters(NotBlocking, CountersBase, KeyedCounters):
         Raises: Unavailable, WrongType, NotPermitted.
         """
         raw = name if type(name) is bytes else name_bytes(name)
-        if max_age is None and here and (value := self._core.reads.cache.at_hand(raw)) is not None:
+        if max_age is None and here and (value := self._core.reads.cache.cached_nowait(raw)) is not None:
             return value
         return (await self._runner.read((raw,), checked_age(max_age)))[raw]
 
@@ -202,7 +202,7 @@ class Counter(CounterBase):
 
     async def value(self, *, max_age: float | None = None) -> CounterValue:
         """Return the value; as `Counters.get`."""
-        if max_age is None and here and (value := self._core.reads.cache.at_hand(self._name)) is not None:
+        if max_age is None and here and (value := self._core.reads.cache.cached_nowait(self._name)) is not None:
             return value
         return await self._counters.get(self._name, max_age=max_age)
 

@@ -222,8 +222,8 @@ class Core:
         """Return what a flush has to wait for, None if there is nothing; what was refused is tried once more."""
         self.writer.accumulator.drain_amounts()
         self.writer.outstanding.retry_refused()
-        goal = FlushTarget(self.writer, self.orphans)
-        return None if goal.reached() and not self.writer.router.overflowed else goal
+        target = FlushTarget(self.writer, self.orphans)
+        return None if target.reached() and not self.writer.router.overflowed else target
 
     def begin_close(self) -> None:
         """From the next round on, every actor that has all of it across is closed and folded."""

@@ -203,8 +203,8 @@ def test_what_is_no_number_of_shards_is_refused(client: Client, told: str) -> No
 def test_a_fetch_that_began_before_is_not_kept(client: Client) -> None:
     """Its reader gets what he asked for; whoever asks after the call gets the call's effect."""
     client.do(once("first"))
-    ticket = FetchLease()
-    claim = client.reads.cache.claim([b"c"], None, None, ticket)
+    lease = FetchLease()
+    claim = client.reads.cache.claim([b"c"], None, None, lease)
     assert claim.missing == [b"c"]
     fetch = client.reads.fetch(claim.missing)
     answers = [run(client.redis, command) for command in next(fetch)]
@@ -212,7 +212,7 @@ def test_a_fetch_that_began_before_is_not_kept(client: Client) -> None:
     with pytest.raises(StopIteration) as stopped:
         fetch.send(answers)
     assert stopped.value.value == {b"c": 1}
-    client.reads.cache.release(ticket)
+    client.reads.cache.release(lease)
     assert client.reads.cache.cached(b"c", float("inf")) is None
     assert client.get(b"c") == 2
     assert client.reads.cache.cached(b"c", None) == 2

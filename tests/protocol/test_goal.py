@@ -23,8 +23,8 @@ def test_what_is_let_through_is_not_held_back_again(any_server: RealServer) -> N
     bucket0, _ = hand.keys.shard_key(b"x", 0)
 
     hand.count(b"x", 100)
-    goal = FlushTarget(writer)
-    assert not goal.reached()
+    target = FlushTarget(writer)
+    assert not target.reached()
     writer.router.shards.learn(b"x", 8)
     hand.count(b"x", 1)
     writer.new_round()
@@ -33,7 +33,7 @@ def test_what_is_let_through_is_not_held_back_again(any_server: RealServer) -> N
     assert hand.value(b"x") == 102
     for _ in range(3):
         hand.round()
-    assert goal.reached()
+    assert target.reached()
     assert truth(any_server, ["x"]) == {b"x": 102}
 
 
@@ -44,11 +44,11 @@ def test_reached_once_is_reached_for_good(any_server: RealServer) -> None:
     """
     hand = ByHand(any_server.client(), choice=1)
     hand.count(b"x", 5)
-    goal = FlushTarget(hand.writer)
-    assert not goal.reached()
+    target = FlushTarget(hand.writer)
+    assert not target.reached()
     for _ in range(3):
         hand.round()
-    assert goal.reached()
+    assert target.reached()
     hand.writer.router.shards.learn(b"y", 4)
     hand.count(b"y", 1)
-    assert goal.reached()
+    assert target.reached()

@@ -371,19 +371,19 @@ CLIENT = (  # one line each, to be read as a table
     Break("two fetch a name at a time", "read.cache:ReadCache.claim", "if self.fetching and any(", "if False and any("),
     Break(
         "a value at hand is used when more was counted",
-        "read.cache:ReadCache.at_hand",
+        "read.cache:ReadCache.cached_nowait",
         "snapshot.epoch != self.router.epoch or ",
         "",
     ),
     Break(
         "a value at hand is used with a full buffer",
-        "read.cache:ReadCache.at_hand",
+        "read.cache:ReadCache.cached_nowait",
         "if self.amounts:",
         "if False:",
     ),
     Break(
         "a value at hand lacks the increments by one in the buffer",
-        "read.cache:ReadCache.at_hand",
+        "read.cache:ReadCache.cached_nowait",
         "if self.ones:",
         "if False:",
     ),

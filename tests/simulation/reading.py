@@ -20,7 +20,7 @@ class Fetch(NamedTuple):
     """A read that waits for its answers. ``answers`` is empty as long as the commands have not arrived."""
 
     asks: Asks
-    ticket: FetchLease
+    lease: FetchLease
     commands: list[Command]
     answers: list[object]
     fall_backs: int
@@ -53,16 +53,16 @@ class Reading:
         """
         reads = self.reads
         if how == "a":
-            at_hand = {name: reads.cache.at_hand(name) for name in names}
-            self._check({name: value for name, value in at_hand.items() if value is not None})
+            cached_nowait = {name: reads.cache.cached_nowait(name) for name in names}
+            self._check({name: value for name, value in cached_nowait.items() if value is not None})
             return
-        ticket = FetchLease()
-        claim = reads.cache.claim(names, 0 if how == "n" else None, None, ticket)
+        lease = FetchLease()
+        claim = reads.cache.claim(names, 0 if how == "n" else None, None, lease)
         self._check(claim.values)
         if claim.busy or not claim.missing:
             return
         asks = reads.fetch(claim.missing)
-        fetch = Fetch(asks, ticket, next(asks), [], self.world.fall_backs)
+        fetch = Fetch(asks, lease, next(asks), [], self.world.fall_backs)
         if how == "l":
             self._end_fetch(fetch, Unavailable("lost"))
             return
@@ -89,7 +89,7 @@ class Reading:
             try:
                 commands = fetch.asks.send(fetch.answers)
             except StopIteration as stop:
-                self.fetched.update(dict.fromkeys(fetch.ticket.names, fetch.fall_backs))
+                self.fetched.update(dict.fromkeys(fetch.lease.names, fetch.fall_backs))
                 self._end_fetch(fetch, None)
                 self._check(stop.value)
                 return
@@ -102,7 +102,7 @@ class Reading:
 
     def _end_fetch(self, fetch: Fetch, error: CounterError | None) -> None:
         fetch.asks.close()
-        self.reads.cache.release(fetch.ticket, error)
+        self.reads.cache.release(fetch.lease, error)
 
     def _check(self, values: dict[bytes, CounterValue]) -> None:
         world, process = self.world, self.process

@@ -30,8 +30,8 @@ class FlushTarget:
         self.losses = writer.losses
         self.done = False
         self.flushes: int | None = None  # that have to be confirmed, once all has passed
-        gates = writer.router.publication
-        self.gates_used = 0 if gates is None else -1 if gates.waiting else gates.used
+        publication = writer.router.publication
+        self.waits_before = 0 if publication is None else -1 if publication.waiting else publication.used
         if self._is_placed():
             self._mark()
 
@@ -59,8 +59,8 @@ class FlushTarget:
             if not self._is_placed():
                 return False
             self._mark()
-        gates = self.writer.router.publication
-        if not self._passed() or gates is None or gates.again:
+        publication = self.writer.router.publication
+        if not self._passed() or publication is None or publication.again:
             return False
         if any(actor.state.probe_due for actor in self.writer.router.actors_in_use()):
             return False
@@ -69,11 +69,11 @@ class FlushTarget:
             self._mark()
             if not self._passed():
                 return False
-        if gates.used == self.gates_used or self.released:
+        if publication.used == self.waits_before or self.released:
             return True
         if self.gated is None:
-            self.gated = set(gates.waiting)
-        if not self.gated.isdisjoint(gates.waiting):
+            self.gated = set(publication.waiting)
+        if not self.gated.isdisjoint(publication.waiting):
             return False
         self.released = True
         self._mark()

@@ -72,7 +72,7 @@ class ReadCache:
             return None
         return self.value(name, snapshot)
 
-    def at_hand(self, name: bytes) -> CounterValue | None:
+    def cached_nowait(self, name: bytes) -> CounterValue | None:
         """Return the cached value if it is fresh and no more than the buffer has changed since then. Needs no lock.
 
         The order matters: the epoch grows before the buffer is emptied, so a reader that finds it empty
@@ -91,7 +91,7 @@ class ReadCache:
         return snapshot.value
 
     def _ahead(self, name: bytes, snapshot: Snapshot) -> CounterValue | None:
-        """As `at_hand`, with the increments by one that wait in the buffer, as long as they are few.
+        """As `cached_nowait`, with the increments by one that wait in the buffer, as long as they are few.
 
         To empty the buffer for each read after an increment would take ten times as long. As long as the epoch stays
         the same, the buffer only grows: what was looked at before need not be looked at again.
@@ -103,7 +103,7 @@ class ReadCache:
         new = self.ones[seen : seen + MAX_AHEAD]
         if value is None or len(new) == MAX_AHEAD:
             return None
-        if epoch != self.router.epoch or snapshot.fresh_until <= self.clock():  # after the buffer, as in at_hand
+        if epoch != self.router.epoch or snapshot.fresh_until <= self.clock():  # after the buffer, as in cached_nowait
             return None
         if new:
             count = new.count(name)
@@ -114,10 +114,8 @@ class ReadCache:
             snapshot.ahead = epoch, seen + len(new), value  # in one step: others may be at it
         return value
 
-    def claim(
-        self, names: Iterable[bytes], max_age: float | None, since: float | None, ticket: FetchLease
-    ) -> FetchPlan:
-        """Return what is at hand, and what the caller has to fetch; these are its own (on the ticket) until `release`.
+    def claim(self, names: Iterable[bytes], max_age: float | None, since: float | None, lease: FetchLease) -> FetchPlan:
+        """Return what is at hand, and what the caller has to fetch; these are its own (on the lease) until `release`.
 
         Two fetches of a name at a time could not be put in order, and values would run backwards. So for a name
         in flight, the last value will do if it is not twice too old; else the caller waits, and claims again.
@@ -126,7 +124,7 @@ class ReadCache:
         if max_age is None and self.writer.settings.max_age == 0:
             max_age = 0
         values: dict[bytes, CounterValue] = {}
-        mine = dict.fromkeys(names, ticket)
+        mine = dict.fromkeys(names, lease)
         missing = list(mine)
         if max_age != 0 or since is not None:
             self.writer.accumulator.drain()
@@ -136,10 +134,10 @@ class ReadCache:
                     values[name] = value
             if values:
                 missing = [name for name in missing if name not in values]
-                mine = dict.fromkeys(missing, ticket)
+                mine = dict.fromkeys(missing, lease)
         if self.fetching and any(name in self.fetching and not self.fetching[name].over for name in missing):
             return FetchPlan(values, missing, True)
-        ticket.names = missing
+        lease.names = missing
         self.fetching.update(mine)
         return FetchPlan(values, missing, False)
 
@@ -175,12 +173,12 @@ class ReadCache:
                 del kept[name]
         forget_oldest(kept, MAX_CACHED)
 
-    def release(self, ticket: FetchLease, failure: CounterError | None = None) -> None:
+    def release(self, lease: FetchLease, failure: CounterError | None = None) -> None:
         """The fetch is over; if it failed, readers that waited for it need not find out one after the other."""
-        names, fetching, outdated = ticket.names, self.fetching, self.outdated
+        names, fetching, outdated = lease.names, self.fetching, self.outdated
         refused = failure.errors if isinstance(failure, Refused) else {}
         for name in names:
-            if fetching.get(name) is ticket:
+            if fetching.get(name) is lease:
                 del fetching[name]
                 if outdated:
                     outdated.pop(name, None)

@@ -65,7 +65,7 @@ class Accumulator:
         """As `drain`, of all but the increments by one."""
         amounts = self.buffer.amounts
         if amounts and not self.claimed_amounts:
-            self.router.epoch += 1  # before the buffer is emptied: see Reads.at_hand
+            self.router.epoch += 1  # before the buffer is emptied: see Reads.cached_nowait
             count = len(amounts)
             taken = amounts[:count]
             taken.reverse()
@@ -92,7 +92,7 @@ class Accumulator:
             ones = self.buffer.ones
             if not ones:
                 return
-            self.router.epoch += 1  # before the buffer is emptied: see Reads.at_hand
+            self.router.epoch += 1  # before the buffer is emptied: see Reads.cached_nowait
             count = len(ones)
             taken = ones[:count]
             del ones[:count]
