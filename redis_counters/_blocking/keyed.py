@@ -27,7 +27,15 @@ class KeyedCounters:
     _runner: ThreadRunner
 
     def _use(self, uses: Uses[T]) -> T:
-        return self._runner.keyed_calls().use(uses)
+        """Return what the generator returns; the calls that it yields are done."""
+        keyed = self._runner.keyed_calls()
+        while True:
+            try:
+                calls = next(uses)
+            except StopIteration as stop:
+                result: T = stop.value
+                return result
+            keyed.do(calls)
 
     def incr_once(self, name: Name, key: str | bytes, amount: int = 1, *, ttl: float | timedelta = 86400) -> bool:
         """The counter is higher by ``amount``, once for this key, however often it is called; return whether just now.

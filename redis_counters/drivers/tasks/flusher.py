@@ -43,7 +43,7 @@ class Flusher:
             if not isinstance(error, Exception):
                 self.state.core.report(
                     EventKind.FLUSHER_RESTARTED,
-                    f"the background was to end by {type(error).__name__}, it goes on",
+                    f"the thread that flushes was to end by {type(error).__name__}, it goes on",
                 )
                 self.state.publish()
             await self.wait_to_retry(MAX_PAUSE_S)

@@ -9,19 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.pacing import closed
 from redis_counters.errors import Unavailable
 from redis_counters.protocol.keyed.batch import KeyedBatches
 from redis_counters.protocol.keyed.calls import Call
-from redis_counters.protocol.keyed.operations import Uses
 
 if TYPE_CHECKING:
     from redis_counters.drivers.tasks import TaskRunner
-
-T = TypeVar("T")
 
 MAX_CALLS = 1_000  # that are sent together: a later call should not wait for ever more of them
 
@@ -36,16 +33,6 @@ class KeyedTasks:
         self.keyed = KeyedBatches(runner.core.reads)
         self.queue: deque[_Group] = deque()
         self.sender: asyncio.Task[None] | None = None
-
-    async def use(self, uses: Uses[T]) -> T:
-        """Return what the generator returns; the calls that it yields are done."""
-        while True:
-            try:
-                calls = next(uses)
-            except StopIteration as stop:
-                result: T = stop.value
-                return result
-            await self.do(calls)
 
     async def do(self, calls: Sequence[Call]) -> None:
         """Every call has an answer or an error. Raises UsageError on a closed client."""

@@ -14,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from redis_counters.drivers.deadline import Deadline
 from redis_counters.drivers.pacing import closed
@@ -22,12 +22,9 @@ from redis_counters.drivers.threads.background import AutoResetEvent
 from redis_counters.errors import CounterError, Unavailable
 from redis_counters.protocol.keyed.batch import KeyedBatches
 from redis_counters.protocol.keyed.calls import Call
-from redis_counters.protocol.keyed.operations import Uses
 
 if TYPE_CHECKING:
     from redis_counters.drivers.threads import ThreadRunner
-
-T = TypeVar("T")
 
 LOOK_S = 1.0  # until a waiting thread looks whether any sends
 MAX_CALLS = 1_000  # that are sent together: a later call should not wait for ever more of them
@@ -65,16 +62,6 @@ class KeyedThreads:
         self.lock = threading.RLock()
         self.queue: deque[_Group] = deque()
         self.leader: _Group | None = None  # whose thread sends, or will hand over when it is woken, unless it is over
-
-    def use(self, uses: Uses[T]) -> T:
-        """Return what the generator returns; the calls that it yields are done."""
-        while True:
-            try:
-                calls = next(uses)
-            except StopIteration as stop:
-                result: T = stop.value
-                return result
-            self.do(calls)
 
     def do(self, calls: Sequence[Call]) -> None:
         """Every call has an answer or an error. Raises UsageError on a closed client."""
