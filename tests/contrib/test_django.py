@@ -94,6 +94,11 @@ class TestSettings:
         with Counters.from_url(any_server.url, namespace="other") as other:
             assert other.get("x") == 5
 
+    def test_other_settings_leave_the_client_alone(self) -> None:
+        client = counters._current()
+        with override_settings(APPEND_SLASH=False):
+            assert counters._current() is client
+
     def test_the_environment_is_the_default(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("REDIS_COUNTERS_URL", "memory://django-environment")
         with override_settings(REDIS_COUNTERS={}):

@@ -13,6 +13,7 @@ import redis
 import redis.asyncio
 
 from redis_counters import CounterError, Durability, Event, EventKind, Refused, Unavailable, UsageError
+from redis_counters.protocol.wire.durability import shortfall
 from tests.faces.either import FACES, Either, client_of, closed, commandstats, reset_stats, truth
 from tests.servers import Kind, RealServer
 
@@ -237,3 +238,20 @@ def test_a_wait_that_the_client_would_cut_is_refused(
         await closed(client)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("wanted", "answer", "lacking"),
+    [
+        (Durability(aof=True), [1, 0], ""),
+        (Durability(aof=True), [0, 3], "no append-only file"),
+        (Durability(aof=True, replicas=2), [1, 1], "1 of 2 followers"),
+        (Durability(replicas=1), 0, "0 of 1 followers"),
+        (Durability(replicas=1), 2, ""),
+    ],
+)
+def test_what_an_answer_lacks(wanted: Durability, answer: object, lacking: str) -> None:
+    """The disk of the primary comes first, then how many followers."""
+    error = shortfall(wanted, answer)
+    assert (error is not None) == bool(lacking)
+    assert lacking in str(error)

@@ -12,6 +12,7 @@ import pytest
 import redis
 
 from redis_counters import Counters, UsageError, WrongType
+from redis_counters.protocol.wire.shard_counts import Shards
 from tests.faces.either import FACES, Either, truth
 from tests.servers import RealServer
 
@@ -227,3 +228,12 @@ def test_readers_miss_no_shard_while_they_grow(server: RealServer) -> None:
     assert errors == []
     assert issued["done"] == issued["begun"] == 4 * 3 * 8
     assert truth(server, ["x"]) == {b"x": 4 * 3 * 8}
+
+
+def test_fewer_shards_are_followed_unless_a_handle_asked_for_more() -> None:
+    shards = Shards(1)
+    shards.learn(b"learned", 4)
+    shards.ask(b"asked for", 4)
+    for name in (b"learned", b"asked for"):
+        shards.lower(name, 2)
+    assert (shards.of(b"learned"), shards.of(b"asked for")) == (2, 4)

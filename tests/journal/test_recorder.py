@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
+from redis_counters.drivers.journal.file import JournalFile
 from redis_counters.errors import NotRecorded
 from redis_counters.protocol.flush.round import RecordStep, SendStep, run_flush
 from redis_counters.protocol.journal.changes import Stored
@@ -193,6 +197,22 @@ def test_what_may_have_been_refused_is_not_taken_for_applied() -> None:
         again.answered(request, answer, 100.0)
     assert again.outstanding.pending() == {"y": 1}
     assert again.uncertain == 1
+
+
+def test_what_is_vital_is_on_the_disk(tmp_path: Path) -> None:
+    """Before anything more is sent, not only with the operating system; all else waits for no disk."""
+    writer, recorder, stored = made()
+    count(writer, b"x", 3)
+    changes = recorder.take()
+    assert changes is not None
+    file = JournalFile.make(tmp_path, stored, mint)
+    assert file.connection is not None
+    for vital in (False, True, False):
+        done: list[str] = []
+        file.connection.set_trace_callback(done.append)
+        file.write(replace(changes, vital=vital))
+        assert ("PRAGMA synchronous = FULL" in done[: done.index("COMMIT")]) is vital
+    file.remove()
 
 
 def test_lost_and_begun_anew() -> None:

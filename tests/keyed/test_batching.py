@@ -165,6 +165,27 @@ def test_a_cancelled_caller_cancels_nobody_else(any_server: RealServer) -> None:
         asyncio.run(main(link))
 
 
+def test_who_is_cancelled_before_his_call_is_sent_counts_nothing(any_server: RealServer) -> None:
+    """It waits for the script before it, and goes along with none."""
+
+    async def main(link: LossyLink) -> None:
+        async with Either.url("asyncio", link.url) as either:
+            await either.counters.incr_once("c", "warm")
+            link.delay(0.2)
+            first = asyncio.ensure_future(either.counters.incr_once("c", "first"))
+            await asyncio.sleep(0.05)
+            second = asyncio.ensure_future(either.counters.incr_once("c", "second"))
+            await asyncio.sleep(0)
+            second.cancel()
+            assert await first
+            assert second.cancelled()
+            link.heal()
+            assert await either.counters.incr_once("c", "second")
+
+    with LossyLink(any_server.url) as link:
+        asyncio.run(main(link))
+
+
 def test_the_sender_is_cancelled(any_server: RealServer) -> None:
     """Whoever cancels all tasks he sees: callers are told that they may repeat it, and can."""
 

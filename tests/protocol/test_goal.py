@@ -52,3 +52,24 @@ def test_reached_once_is_reached_for_good(any_server: RealServer) -> None:
     hand.writer.router.shards.learn(b"y", 4)
     hand.count(b"y", 1)
     assert target.reached()
+
+
+def test_a_counter_that_was_deleted_tells_of_its_shards_first(any_server: RealServer) -> None:
+    """Else what flush() waited for is in Redis, and no reader finds it."""
+    hand = ByHand(any_server.client(), choice=3, shards=4)
+    hand.count(b"x", 1)
+    for _ in range(3):
+        hand.round()
+    hand.client.delete(*(hand.key(b"x", shard) for shard in range(4)))
+    hand.count(b"x", 1)
+    target = FlushTarget(hand.writer)
+    bucket0, _ = hand.keys.shard_key(b"x", 0)
+    hand.writer.new_round()
+    hand.writer.router.buckets[bucket0].failed = True  # its number of shards gets no further for now
+    hand.go_on()
+    assert hand.value(b"x") == 1
+    assert not target.reached()
+    for _ in range(3):
+        hand.round()
+    assert target.reached()
+    assert truth(any_server, ["x"]) == {b"x": 1}
