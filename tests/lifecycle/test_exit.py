@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from redis_counters.drivers.clock import monotonic
 from redis_counters.drivers.process import atexit_hooks
 from tests.faces.either import truth
 from tests.lifecycle.children import program
@@ -193,5 +194,5 @@ counters.incr("x", 10)
 
 def test_each_client_has_a_last_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long those before it took, while Redis was away."""
-    monkeypatch.setattr(atexit_hooks, "_deadline", atexit_hooks.monotonic() - 60)
+    monkeypatch.setattr(atexit_hooks, "_deadline", monotonic() - 60)
     assert atexit_hooks.rest() > 0
