@@ -155,6 +155,7 @@ MASKS = [  # in this order: what is random may contain what comes later
     (r"(?<![^/~@])\w{5}(?=\.\d)|^(?!value)\w{5}$", "GEN"),
     (r"\d+", "N"),
     (r"INCARNATION( N)+", "INCARNATION N..."),
+    (r"N:N( N:N)+", "N:N"),  # moments: a second one, where the recording took longer than a second
 ]
 
 
