@@ -88,8 +88,9 @@ class Actor:
         phase = self.state.phase
         self.sealed.asked = None
         if phase is Phase.ACTIVE:
-            unseal = self.sealed.request(self.mint)
-            return unseal or self._flush(limit, must_probe_first=must_probe_first) or self._look()
+            if self.sealed.shards:
+                return self.sealed.request(self.mint)
+            return self._flush(limit, must_probe_first=must_probe_first) or self._look()
         if phase is Phase.NEW:
             return self._open() if not self.clean else None
         if phase is Phase.REOPEN:

@@ -28,14 +28,12 @@ class SealedShards:
         self.shards: dict[bytes, Sealed] = {}
         self.asked: bytes | None = None  # the one that the actor's last request is about
 
-    def request(self, mint: Callable[[], str]) -> Command | None:
-        """Return the next request, None if no shard is sealed."""
-        self.asked = next(iter(self.shards), None)
-        if self.asked is None:
-            return None
-        sealed = self.shards[self.asked]
+    def request(self, mint: Callable[[], str]) -> Command:
+        """Return the next request; some shard is sealed."""
+        key = self.asked = next(iter(self.shards))
+        sealed = self.shards[key]
         if sealed.widened:
-            return Command(Script.SHARD_UNSEAL, (self.asked,), (sealed.id,))
+            return Command(Script.SHARD_UNSEAL, (key,), (sealed.id,))
         args = (mint()[:5].encode(), sealed.shards)
         return Command(Script.SHARDS_WIDEN, (sealed.registry0, index_of(sealed.registry0), sealed.key0), args)
 

@@ -240,7 +240,7 @@ class Writer:
     @property
     def durable(self) -> bool:
         """True if all that was acknowledged is confirmed too, as far as that is asked for."""
-        return self.confirmation.covers(self.flushes)
+        return self.settings.durability is None or self.confirmation.covers(self.flushes)
 
     def answered_confirmation(self, raw: object) -> None:
         """Take in the answer to the command of `confirmation`."""
