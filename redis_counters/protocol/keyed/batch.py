@@ -28,7 +28,7 @@ SCRIPTS: dict[type[Call], Script] = {
 }
 
 
-class Request(NamedTuple):
+class KeyedRequest(NamedTuple):
     """A command and the calls that it carries, in the order of their answers."""
 
     command: Command
@@ -36,11 +36,12 @@ class Request(NamedTuple):
     calls: Sequence[Call]
 
 
-class KeyedBatches(KeyShards):
-    """A client's knowledge of the servers' clocks besides."""
+class KeyedBatches:
+    """Sends calls by key, and keeps what that takes: key shards, and how far servers' clocks are ahead of ours."""
 
     def __init__(self, reads: Reads) -> None:
-        super().__init__(reads)
+        self.reads = reads
+        self.key_shards = KeyShards(reads)
         self.ahead: dict[int, float] = {}  # milliseconds of a bucket's server before our clock
 
     def apply(self, calls: Iterable[Call]) -> Steps[None]:
@@ -58,17 +59,17 @@ class KeyedBatches(KeyShards):
                 )
         waiting: Sequence[Call] = calls
         confirmed: set[bytes] = set()
-        yield from self.settle(calls)
+        yield from self.key_shards.settle(calls)
         for _ in range(MAX_ATTEMPTS):
-            yield from self.find_key_shards(waiting, confirmed)
+            yield from self.key_shards.find(waiting, confirmed)
             requests = list(self._requests([call for call in waiting if call.open]))
             if requests:
                 answers = yield from asked([request.command for request in requests])
                 for request, raw in zip(requests, answers, strict=True):
                     self._take(request, raw)
-            if self.doubtful:
-                self.known.clear()
-                yield from self.reopen_namespace()
+            if self.key_shards.doubtful:
+                self.key_shards.known.clear()
+                yield from self.key_shards.reopen_namespace()
             waiting = [call for call in waiting if call.open]
             if not waiting:
                 break
@@ -76,21 +77,21 @@ class KeyedBatches(KeyShards):
             call.error = Unavailable("the server's clock, or its registry, changes faster than it can be told of")
         # A shard that was new though its counter was known: others may be gone too, and with shard 0 what it says.
         renewed = {call.name for call in calls if isinstance(call, (Once, Like)) and call.answer == b"2"} - confirmed
-        yield from self.open(renewed)
+        yield from self.key_shards.open(renewed)
 
     # -- what is sent
 
-    def _requests(self, calls: Iterable[Call]) -> Iterator[Request]:
+    def _requests(self, calls: Iterable[Call]) -> Iterator[KeyedRequest]:
         """Yield as few commands as carry these calls."""
-        keys = self.keys
+        keys = self.key_shards.keys
         groups: dict[tuple[type[Call], int, object], list[Call]] = {}
         places: dict[Call, tuple[bytes, bytes]] = {}  # keys of the shard, and of its users
         shards: dict[tuple[bytes, int], tuple[int, bytes]] = {}  # that were looked up: of many calls they are the same
         for call in calls:
             if isinstance(call, Plain):
-                yield Request(Command(None, (call.key,), call.args, call.verb), -1, [call])
+                yield KeyedRequest(Command(None, (call.key,), call.args, call.verb), -1, [call])
                 continue
-            known = self.known.get(call.name)
+            known = self.key_shards.known.get(call.name)
             if known is None and not isinstance(call, Seed):
                 continue  # forgotten since: the next attempt looks for it
             shard = 0 if known is None or isinstance(call, Seed) else call.hash % known.shards
@@ -106,20 +107,21 @@ class KeyedBatches(KeyShards):
                 if kind is Has:
                     members = [call.user for call in part if isinstance(call, Has)]
                     assert isinstance(apart, bytes)
-                    yield Request(Command(None, (apart,), members, b"SMISMEMBER"), bucket, part)
+                    yield KeyedRequest(Command(None, (apart,), members, b"SMISMEMBER"), bucket, part)
                 else:
-                    yield Request(self._script(kind, bucket, part, places), bucket, part)
+                    yield KeyedRequest(self._script(kind, bucket, part, places), bucket, part)
 
     def _script(
         self, kind: type[Call], bucket: int, calls: Sequence[Call], places: dict[Call, tuple[bytes, bytes]]
     ) -> Command:
-        keys: list[bytes] = [self.keys.registries[bucket], self.keys.index(bucket)]
-        args: list[Argument] = [self.generation(bucket)]
+        space = self.key_shards.keys
+        keys: list[bytes] = [space.registries[bucket], space.index(bucket)]
+        args: list[Argument] = [self.key_shards.generation(bucket)]
         first = calls[0]
         if isinstance(first, Once):
             length = max(-(-first.ttl // 2), MIN_SLICE_MS)
             number = int(self._server_now(bucket) // length)
-            keys += (self.keys.slice_key(bucket, first.ttl, number + n) for n in (1, 0, -1, -2))
+            keys += (space.slice_key(bucket, first.ttl, number + n) for n in (1, 0, -1, -2))
             args += (length, number, first.ttl)
         for call in calls:
             shard, users = places[call]
@@ -140,14 +142,14 @@ class KeyedBatches(KeyShards):
 
     # -- what is answered
 
-    def _take(self, request: Request, raw: object) -> None:
+    def _take(self, request: KeyedRequest, raw: object) -> None:
         """Every call of the request has its outcome, but for those that have to be sent again."""
         script, calls = request.command.script, request.calls
         try:
             if script is None:
                 self._take_plain(calls, raw)
                 return
-            reply = self.reply(raw, script, request.bucket)
+            reply = self.key_shards.reply(raw, script, request.bucket)
             if reply is None:
                 return
             first = 0

@@ -69,7 +69,7 @@ class KeyShards:
         (raw,) = yield from asked([open_namespace(writer.settings, self.keys.buckets)])
         writer.settle(opened_keys(raw, writer.settings), self.reads.clock())
 
-    def find_key_shards(self, calls: Iterable[Call], confirmed: set[bytes]) -> Steps[None]:
+    def find(self, calls: Iterable[Call], confirmed: set[bytes]) -> Steps[None]:
         """The key shards of all names are known; calls of names for which they cannot be have their outcome."""
         now = self.reads.clock()
         missing: dict[bytes, bool] = {}  # and whether something is to be written
