@@ -73,3 +73,32 @@ def test_a_counter_that_was_deleted_tells_of_its_shards_first(any_server: RealSe
         hand.round()
     assert target.reached()
     assert truth(any_server, ["x"]) == {b"x": 1}
+
+
+def test_what_had_passed_and_was_lost_has_to_pass_again(any_server: RealServer) -> None:
+    """All of it: the first flush that is answered again carries one counter of two."""
+    hand = ByHand(any_server.client(), buckets=2, max_batch=1)
+    names = [b"%d" % number for number in range(20)]
+    late, *_, one, two, three = sorted(names, key=lambda name: hand.keys.shard_key(name, 0)[0])
+    first = [one, two, three]
+    hand.count(late, 1)
+    hand.round()
+    for name in (late, *first):
+        hand.count(name, 1)
+    target = FlushTarget(hand.writer)
+    hand.writer.new_round()
+    hand.writer.router.buckets[0].failed = True
+    hand.go_on()
+    assert not target.reached()
+    assert [hand.value(name, 1) for name in (late, *first)] == [1, 1, 1, 1]
+    hand.client.flushall()
+
+    def all_is_there() -> None:
+        if target.reached():
+            assert [hand.value(name, 1) for name in (late, *first)] == [2, 1, 1, 1]
+
+    for _ in range(4):
+        hand.writer.new_round()
+        hand.go_on(each=all_is_there)
+    assert target.reached()
+    all_is_there()
