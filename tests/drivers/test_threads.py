@@ -158,22 +158,22 @@ def test_a_flush_that_is_over_asks_for_no_other(any_server: RealServer, monkeypa
     """Whoever waits asks again and again; asked after the round that was waited for, nothing is left of it."""
     with Counters.from_url(any_server.url, flush_interval=0.01) as counters:
         runner: Any = counters._runner
-        urgent, ring = runner.flusher.urgent, runner.flusher.urgent.ring
+        urgent, set_urgent = runner.flusher.urgent, runner.flusher.urgent.set
         late: list[bool] = []
 
         class Late:
-            """The bell, rung only when what was counted is in Redis by the flush interval."""
+            """The event, set only when what was counted is in Redis by the flush interval."""
 
             def __getattr__(self, name: str) -> Any:
                 return getattr(urgent, name)
 
-            def ring(self) -> None:
+            def set(self) -> None:
                 until(lambda: runner.core.writer.clean, "a round")
                 late.append(True)
-                ring()
+                set_urgent()
 
         monkeypatch.setattr(runner.flusher, "urgent", Late())
         counters.incr("x")
         counters.flush()
         assert late
-        assert not urgent.rings()
+        assert not urgent.is_set()

@@ -87,7 +87,7 @@ def test_who_is_interrupted_leaves_nobody_asleep(
         def wait(self, seconds: float) -> bool:
             if threading.current_thread().name not in broken:
                 return super().wait(seconds)
-            until(lambda: cut.is_set() or self.rings(), "it is time to break off", every=0.001)
+            until(lambda: cut.is_set() or self.is_set(), "it is time to break off", every=0.001)
             raise BrokenOff
 
     def cut_off() -> None:

@@ -26,17 +26,17 @@ class AutoResetEvent:
     def __init__(self) -> None:
         self._event = asyncio.Event()
 
-    def ring(self) -> None:
+    def set(self) -> None:
         self._event.set()
 
-    def rings(self) -> bool:
+    def is_set(self) -> bool:
         return self._event.is_set()
 
-    def silence(self) -> None:
+    def clear(self) -> None:
         self._event.clear()
 
     async def wait(self, seconds: float) -> bool:
-        """Return whether it rang within that time; if so, it does not ring any more.
+        """Return whether it was set within that time; if so, it is not set any more.
 
         Not by asyncio.wait_for: up to Python 3.11 it loses a cancellation that comes together with the event.
         """
@@ -46,9 +46,9 @@ class AutoResetEvent:
                 await asyncio.wait({waiter}, timeout=max(seconds, 0.0))
             finally:
                 waiter.cancel()
-        rang = self._event.is_set()
+        was_set = self._event.is_set()
         self._event.clear()
-        return rang
+        return was_set
 
 
 class Background:
@@ -144,7 +144,7 @@ class Background:
 
     async def end(self, seconds: float) -> None:
         """The task ends; waits that long for it before it is cancelled."""
-        self.asked.ring()
+        self.asked.set()
         task = self.task
         if task is not None and not task.done():
             _done, waiting = await asyncio.wait({task}, timeout=seconds)

@@ -63,7 +63,7 @@ class Delivery:
         if not state.stopped:
             await self._deliver(timeout)
         core.writer.closing = False
-        self.waiting.flusher.urgent.ring()
+        self.waiting.flusher.urgent.set()
         await self.background.end(END_TIMEOUT_S)
         await let_go()
         if self.recording is not None:

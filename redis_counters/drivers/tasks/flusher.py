@@ -56,9 +56,9 @@ class Flusher:
         background.heartbeat()
         if self.nothing_to_do():
             return
-        if not await self._rest(self.interval) and self.nothing_to_do():
+        if not self.urgent.is_set() and not await self._rest(self.interval) and self.nothing_to_do():
             return
-        self.urgent.silence()
+        self.urgent.clear()
         await self.retrying(self._flush)
 
     def _patience(self) -> float:
@@ -71,7 +71,7 @@ class Flusher:
 
     def nothing_to_do(self) -> bool:
         with self.state.lock:
-            return not self.urgent.rings() and self.state.core.nothing_to_do()
+            return not self.urgent.is_set() and self.state.core.nothing_to_do()
 
     async def _rest(self, seconds: float) -> bool:
         """Return whether a flush is wanted before that time is over; meanwhile the janitor goes on."""
@@ -119,7 +119,7 @@ class Flusher:
                 self.state.core.writer.absorb()
             if self.recording is not None:
                 await self.recording.own()
-        self.urgent.silence()
+        self.urgent.clear()
 
     async def _flush(self) -> None:
         """Run a round. One that fails after some progress is followed by the next at once: only a standstill waits.

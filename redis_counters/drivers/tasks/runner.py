@@ -100,7 +100,7 @@ class TaskRunner:
                 return False
             self.begin_here()
             self.background.start()
-        self.background.asked.ring()
+        self.background.asked.set()
         return True
 
     async def _turn(self) -> None:

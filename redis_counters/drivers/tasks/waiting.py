@@ -37,10 +37,10 @@ class Waiting:
                 left = deadline - monotonic()
                 if left <= 0:
                     return
-                self.flusher.urgent.ring()
-                self.background.asked.ring()
+                self.flusher.urgent.set()
+                self.background.asked.set()
                 await waiter[1].wait(min(left, 0.1))
         finally:
             rounds.waiters.remove(waiter)
             if not rounds.waiters:
-                self.flusher.urgent.silence()  # or what is counted next would be flushed at once
+                self.flusher.urgent.clear()  # or what is counted next would be flushed at once

@@ -33,28 +33,28 @@ class AutoResetEvent:
     handler (Ctrl-C) in the middle of it leaves their lock held, for all threads and for ever.
     """
 
-    __slots__ = ("_silent",)
+    __slots__ = ("_unset",)
 
     def __init__(self) -> None:
-        self._silent = threading.Lock()
-        self._silent.acquire()
+        self._unset = threading.Lock()
+        self._unset.acquire()
 
-    def ring(self) -> None:
-        if self._silent.locked():  # that of eventlet counts how often it was released
+    def set(self) -> None:
+        if self._unset.locked():  # that of eventlet counts how often it was released
             try:  # noqa: SIM105 # suppress() takes longer than all the rest
-                self._silent.release()
+                self._unset.release()
             except RuntimeError:  # another thread was faster
                 pass
 
-    def rings(self) -> bool:
-        return not self._silent.locked()
+    def is_set(self) -> bool:
+        return not self._unset.locked()
 
     def wait(self, seconds: float) -> bool:
-        """Return whether it rang within that time; if so, it does not ring any more."""
-        return self._silent.acquire(timeout=min(max(seconds, 0.0), threading.TIMEOUT_MAX))
+        """Return whether it was set within that time; if so, it is not set any more."""
+        return self._unset.acquire(timeout=min(max(seconds, 0.0), threading.TIMEOUT_MAX))
 
-    def silence(self) -> None:
-        self._silent.acquire(blocking=False)
+    def clear(self) -> None:
+        self._unset.acquire(blocking=False)
 
 
 class Worker(threading.Thread):
@@ -120,13 +120,13 @@ class Background:
                 return False
             if not self.start():
                 return False
-        elif self.asked.rings():
+        elif self.asked.is_set():
             limit = STALLED_S + (self.interval if self._proved else 0.0)  # so long it may rest between two looks
             if not self.unavailable and monotonic() - self._since > limit:
                 self._stalled()
         else:
             self._since = monotonic()
-            self.asked.ring()
+            self.asked.set()
         return self._proved and not self.unavailable
 
     def heartbeat(self) -> None:
@@ -173,7 +173,7 @@ class Background:
             self._report("the thread that flushes was gone, another one is started")
         self._generation += 1
         self._proved, self._since = False, monotonic()
-        self.asked.ring()
+        self.asked.set()
         self._flusher = self._start_thread(self._turn, "redis-counters")
         self.unavailable = self._flusher is None
         if self._flusher is not None:
@@ -212,7 +212,7 @@ class Background:
         """This thread runs a round from now on; meanwhile the helper takes in what is counted."""
         self.rounder = threading.current_thread()
         self.connecting = True
-        self._helping.ring()
+        self._helping.set()
 
     def end_round(self) -> None:
         self.rounder = None
@@ -242,9 +242,9 @@ class Background:
     def end(self, seconds: float) -> bool:
         """The threads end; waits that long for each. Return whether they have ended."""
         self.stopped = True
-        self.asked.ring()
-        self._helping.ring()
-        self._ended.ring()
+        self.asked.set()
+        self._helping.set()
+        self._ended.set()
         for thread in (self._flusher, self._helper):
             if thread is not None and thread is not threading.current_thread():
                 thread.join(seconds)

@@ -64,7 +64,7 @@ class Delivery:
         if not state.stopped:
             self._deliver(timeout)
         core.writer.closing = False
-        self.waiting.flusher.urgent.ring()
+        self.waiting.flusher.urgent.set()
         self.background.end(END_TIMEOUT_S)
         let_go()
         if self.recording is not None:

@@ -61,7 +61,7 @@ class Ending:
                     runner.transport.disconnect_idle()
             return False
         state.dropped = True
-        runner.background.asked.ring()
+        runner.background.asked.set()
         return True
 
     def close_if_all_sent(self) -> None:

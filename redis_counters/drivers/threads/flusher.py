@@ -57,9 +57,9 @@ class Flusher:
         background.heartbeat()
         if self.nothing_to_do():
             return
-        if not self._rest(self.interval) and self.nothing_to_do():
+        if not self.urgent.is_set() and not self._rest(self.interval) and self.nothing_to_do():
             return
-        self.urgent.silence()
+        self.urgent.clear()
         self.retrying(self._flush)
 
     def _patience(self) -> float:
@@ -72,7 +72,7 @@ class Flusher:
 
     def nothing_to_do(self) -> bool:
         with self.state.lock:
-            return not self.urgent.rings() and self.state.core.nothing_to_do()
+            return not self.urgent.is_set() and self.state.core.nothing_to_do()
 
     def _rest(self, seconds: float) -> bool:
         """Return whether a flush is wanted before that time is over; meanwhile the janitor goes on."""
@@ -120,7 +120,7 @@ class Flusher:
                 self.state.core.writer.absorb()
             if self.recording is not None:
                 self.recording.own()
-        self.urgent.silence()
+        self.urgent.clear()
 
     def _flush(self) -> None:
         """Run a round. One that fails after some progress is followed by the next at once: only a standstill waits.

@@ -37,12 +37,12 @@ class _Group:
     if another exception keeps it from waking the others. ``next`` is the one it wakes then.
     """
 
-    __slots__ = ("bell", "calls", "deadline", "done", "next", "over", "thread")
+    __slots__ = ("calls", "deadline", "done", "event", "next", "over", "thread")
 
     def __init__(self, calls: Sequence[Call]) -> None:
         self.calls = calls
         self.thread = threading.current_thread()
-        self.bell = AutoResetEvent()
+        self.event = AutoResetEvent()
         self.deadline = Deadline()
         self.next: _Group | None = None
         self.done = False
@@ -80,19 +80,19 @@ class KeyedThreads:
             if nested:
                 self._send([group], group.deadline)
                 return
-            rang = True
+            woken = True
             while not group.done:
-                if self.leader is group or self._takes_over(group, rang):
+                if self.leader is group or self._takes_over(group, woken):
                     self._lead(group)
                 elif not group.deadline.left():
                     self._fail([group], Unavailable(f"Redis is not reachable: {group.deadline.words}"))
                     return
                 else:
-                    rang = group.bell.wait(min(LOOK_S, group.deadline.left()))
+                    woken = group.event.wait(min(LOOK_S, group.deadline.left()))
         finally:
             group.over = True
             if group.next is not None:
-                group.next.bell.ring()
+                group.next.event.set()
             if self.leader is group:
                 self._hand_over(group)
 
@@ -103,9 +103,9 @@ class KeyedThreads:
             return None
         return leader
 
-    def _takes_over(self, group: _Group, rang: bool) -> bool:
+    def _takes_over(self, group: _Group, woken: bool) -> bool:
         with self.lock:
-            leader = self._led_by(alive=not rang)
+            leader = self._led_by(alive=not woken)
             # The same thread's: it became the leader while it waited, and this call is of a signal handler.
             if leader is None or leader.thread is group.thread:
                 self.leader = group
@@ -139,13 +139,13 @@ class KeyedThreads:
         for group in sent:
             group.done = True
             if group.thread is main:
-                group.bell.ring()
+                group.event.set()
         with self.lock:
             if self.leader is leader:
                 self.leader = last
         for group in chain:  # if interrupted, then perhaps before it knew what to wake, or that it leads
             if group.over and group.next is not None:
-                group.next.bell.ring()
+                group.next.event.set()
         if last.over:
             self._hand_over(last)
 
@@ -158,7 +158,7 @@ class KeyedThreads:
                 self.queue.popleft()
             self.leader = self.queue[0] if self.queue else None
             if self.leader is not None:
-                self.leader.bell.ring()
+                self.leader.event.set()
 
     def _send(self, groups: Sequence[_Group], deadline: Deadline) -> None:
         calls = [call for group in groups for call in group.calls]

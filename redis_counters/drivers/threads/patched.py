@@ -35,7 +35,7 @@ def check_in_time() -> None:
 
 
 def remake(runner: ThreadRunner) -> None:
-    """The client's locks and bells are of what `threading` has now, and so will its background be; no count changes.
+    """The client's locks are of what `threading` has now, and so will its background be; no count changes.
 
     Raises: UsageError if that cannot be.
     """

@@ -107,8 +107,8 @@ class Reading:
             if lease.names:
                 with state.lock:
                     cache.release(lease, failure)
-                for bell in tuple(self.waiting):
-                    bell.ring()
+                for event in tuple(self.waiting):
+                    event.set()
 
     def _wait_to_claim(
         self, names: Collection[bytes], max_age: float | None, lease: FetchLease, deadline: Deadline
@@ -118,9 +118,9 @@ class Reading:
         A signal handler, or an observer, may read within a read of its own thread, and would wait for itself for ever:
         the plan is still ``busy`` then.
         """
-        cache, since, bell = self.state.core.reads.cache, self.state.core.clock(), AutoResetEvent()
+        cache, since, event = self.state.core.reads.cache, self.state.core.clock(), AutoResetEvent()
         try:
-            self.waiting.append(bell)
+            self.waiting.append(event)
             while True:
                 with self.state.lock:
                     failure = cache.failure(names, since)
@@ -132,7 +132,7 @@ class Reading:
                     return plan
                 if not deadline.left():
                     raise Unavailable(f"Redis is not reachable: {deadline.words}")
-                bell.wait(min(1.0, deadline.left()))
+                event.wait(min(1.0, deadline.left()))
         finally:
-            if bell in self.waiting:
-                self.waiting.remove(bell)
+            if event in self.waiting:
+                self.waiting.remove(event)

@@ -135,9 +135,9 @@ class Rounds:
         return ours
 
     def _wake_waiters(self, *, everyone: bool = False) -> None:
-        for done, bell in tuple(self.waiters):
+        for done, event in tuple(self.waiters):
             if everyone or done():
-                bell.ring()
+                event.set()
 
     def exchange(self, commands: list[Command]) -> list[object]:
         """Return the answers to commands of the janitor. Raises where one has none."""

@@ -33,10 +33,7 @@ class Waiting:
 
         Raises what a round of this time was refused for.
         """
-        with self.state.lock:
-            if done():  # where nothing was counted no thread is started
-                return
-        if not self.background.start() or not self._served(done, deadline):
+        if not self._served(done, deadline):
             self.inline.work_until(done, deadline)
 
     def _served(self, done: Callable[[], bool], deadline: float) -> bool:
@@ -55,7 +52,9 @@ class Waiting:
                 now = monotonic()
                 if now >= deadline:
                     return True
-                self.flusher.urgent.ring()
+                if not background.start():  # not before: where nothing was counted no thread is started
+                    return False
+                self.flusher.urgent.set()
                 background.ask()
                 if heartbeats != background.heartbeats:
                     heartbeats, noticed = background.heartbeats, now
@@ -76,7 +75,7 @@ class Waiting:
         if not self.background.ask() and self.background.unavailable:
             self.inline.work_until(has_room, monotonic() + 0.1)
             return
-        self.flusher.urgent.ring()
+        self.flusher.urgent.set()
         waiter = has_room, AutoResetEvent()
         try:
             self.rounds.waiters.append(waiter)
@@ -89,4 +88,4 @@ class Waiting:
         if waiter in waiters:
             waiters.remove(waiter)
         if not waiters:
-            self.flusher.urgent.silence()  # rung after its round, it would have what is counted next flushed at once
+            self.flusher.urgent.clear()  # set after its round, it would have what is counted next flushed at once
