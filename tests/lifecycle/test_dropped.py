@@ -16,6 +16,7 @@ import redis
 
 import redis_counters
 import redis_counters.asyncio
+from redis_counters.drivers.process import atexit_hooks, finalizer
 from redis_counters.testing import LossyLink
 from tests.faces.either import FACES, truth
 from tests.servers import RealServer
@@ -221,3 +222,11 @@ def test_nothing_is_said_of_what_was_never_used(
     del counters
     gc.collect()
     assert runner() is None
+
+
+def test_at_exit_nobody_is_warned(monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder) -> None:
+    """A program may end without closing: the hook of exit closes what is left."""
+    for deadline in (0.0, None):
+        monkeypatch.setattr(atexit_hooks, "_deadline", deadline)
+        finalizer._dropped("a client", lambda: True)
+        assert len(recwarn) == (deadline is None)
