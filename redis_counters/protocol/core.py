@@ -251,13 +251,13 @@ class Core:
 
     def count_if_pending(self, name: Name, amount: int) -> bool:
         """Buffer full: count only if this counter is already pending. Return whether it was."""
-        if not self.squeezes(name, amount):
+        if not self.fits_when_full(name, amount):
             return False
         self.count(name, amount)
         return True
 
-    def squeezes(self, name: Name, amount: int) -> bool:
-        """Whether counting that takes no more memory, and fits."""
+    def fits_when_full(self, name: Name, amount: int) -> bool:
+        """Return whether this counter is pending already, which takes no more memory, and its slot has room."""
         writer, raw = self.writer, name_bytes(name)
         writer.accumulator.drain()
         return writer.router.is_pending(raw) and abs(amount) <= writer.router.room(raw, amount)

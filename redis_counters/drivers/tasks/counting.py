@@ -64,7 +64,7 @@ class Counting:
             )
         self.runner.start()
         if amount:
-            if core.writer.full and not core.squeezes(name, amount):
+            if core.writer.full and not core.fits_when_full(name, amount):
                 raise buffer_full(core, name)
             recording.count(name, amount)
 

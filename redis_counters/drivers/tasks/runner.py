@@ -122,6 +122,7 @@ class TaskRunner:
         self.counting.add(name, amount)
 
     def declare(self, name: bytes, shards: int | Auto | None, expire_at: Moment | None) -> Expiry | None:
+        """The counter has at least that many shards, and expires then: keep what is returned. Raises UsageError."""
         fork_hooks.notice()
         return self.core.declare(name, shards, expire_at)
 

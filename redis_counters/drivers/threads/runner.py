@@ -112,6 +112,7 @@ class ThreadRunner:
                 self.core.add_large(name, amount)
 
     def declare(self, name: bytes, shards: int | Auto | None, expire_at: Moment | None) -> Expiry | None:
+        """The counter has at least that many shards, and expires then: keep what is returned. Raises UsageError."""
         self.begin_here()
         with self.state.lock:
             return self.core.declare(name, shards, expire_at)
