@@ -249,13 +249,6 @@ class Core:
             self.buffer.flush_requested.value = False
         return nothing
 
-    def count_if_pending(self, name: Name, amount: int) -> bool:
-        """Buffer full: count only if this counter is already pending. Return whether it was."""
-        if not self.fits_when_full(name, amount):
-            return False
-        self.count(name, amount)
-        return True
-
     def fits_when_full(self, name: Name, amount: int) -> bool:
         """Return whether this counter is pending already, which takes no more memory, and its slot has room."""
         writer, raw = self.writer, name_bytes(name)

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
 import pytest
 import redis
 
-from tests.faces.either import Either, in_turn, truth
+from redis_counters import Unavailable
+from tests.faces.either import FACES, Either, in_turn, truth
 from tests.journal.killing import Fate, killed_at
 from tests.servers import RealServer
 
 MODES = ("interval", "always")
 POINTS = ("redis", "sql")  # instants before and after each statement, each command
 CALLS = 4
+AWAY = "redis://127.0.0.1:1"  # where no Redis is
 MOST = 400  # points of a kind that a child may pass
 
 pytestmark = [
@@ -75,6 +79,27 @@ def test_at_any_instant(any_server: RealServer, tmp_path: Path, face: str, mode:
     assert number > 20
     assert values == {b"x": CALLS, b"w": 10 * CALLS}
     assert len(kinds_of_end) > 2, "it was killed at different times"
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_with_the_buffer_full(any_server: RealServer, tmp_path: Path, face: str) -> None:
+    """`always`: what is counted in a counter that is pending already is on the disk, too, where no other may come."""
+
+    async def work(say: Callable[[str], None]) -> None:
+        options = {"journal": tmp_path, "journal_mode": "always", "buckets": 2}
+        counters = Either.url(face, AWAY, flush_interval=60, max_pending=1, **options)
+        counters.incr("x")
+        with suppress(Unavailable):
+            await counters.flush(0.05)  # the buffer is found full
+        assert counters.counters._core.writer.full
+        for _ in range(2):
+            counters.incr("x")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    killed, _said = killed_at("redis", MOST, work)
+    assert killed
+    taking_over(any_server, face, tmp_path, "rc")
+    assert truth(any_server, ["x"]) == {b"x": 3}
 
 
 @pytest.mark.slow("hundreds of forks")

@@ -41,7 +41,8 @@ class Counting:
             core.count(name, amount)
             return Counted.HERE
         elif core.writer.full:
-            if core.count_if_pending(name, amount):
+            if core.fits_when_full(name, amount):
+                core.count(name, amount)
                 return Counted.HERE
             if core.writer.full:
                 raise buffer_full(core, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from redis_counters.drivers.client_state import ClientState
@@ -36,7 +37,7 @@ class Counting:
         if core.settings.journal_always:
             self._record(name, amount, flushes)
             return Counted.HERE
-        if core.writer.full and self._count_if_full(name, amount):
+        if core.writer.full and self._count_if_full(name, amount, core.count):
             return Counted.HERE
         if not flushes:  # a buffer that is not emptied would grow, and never be found empty again
             with self.state.lock:
@@ -51,21 +52,23 @@ class Counting:
         """The amount is in the journal, and in the totals."""
         assert self.recording is not None
         core = self.state.core
-        if amount and not (core.writer.full and self._count_if_full(name, amount)):
-            self.recording.count(name, amount)
+        count = self.recording.count
+        if amount and not (core.writer.full and self._count_if_full(name, amount, count)):
+            count(name, amount)
         if not flushes:
             with self.state.lock:
                 core.writer.absorb()
             self.inline.flush_if_due()
 
-    def _count_if_full(self, name: Name, amount: int) -> bool:
+    def _count_if_full(self, name: Name, amount: int, count: Callable[[Name, int], None]) -> bool:
         """The amount is counted (True), or there is room again. Raises BufferFull where the option says so."""
         core = self.state.core
         while True:
             if self.state.refusing:
                 raise closed(name)
             with self.state.lock:
-                if core.count_if_pending(name, amount):
+                if core.fits_when_full(name, amount):
+                    count(name, amount)
                     return True
                 if not core.writer.full:
                     return False
