@@ -201,6 +201,7 @@ def test_the_sender_is_cancelled(any_server: RealServer) -> None:
             sender.cancel()
             results = await asyncio.gather(*tasks, late, return_exceptions=True)
             assert {type(result) for result in results} == {Unavailable}
+            assert all("was cancelled" in str(result) for result in results), "they have waited until it was late"
             link.heal()
             for i in range(20):
                 await either.counters.incr_once("c", f"{i}")

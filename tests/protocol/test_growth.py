@@ -142,6 +142,17 @@ def test_a_burst_is_no_reason() -> None:
     assert crowd.shards() == 1
 
 
+@pytest.mark.parametrize("phase", range(7))
+def test_bursts_are_no_reason_for_more_than_the_rest_asks_for(phase: int) -> None:
+    """The smallest count of all windows is the rate, wherever among them a burst comes: also as the last."""
+    crowd = Crowd(9, shards="auto", shard_rate=25.0)
+    crowd.live(phase * INTERVAL, counting=4)  # 40 a second
+    for _ in range(10):
+        crowd.live(INTERVAL)
+        crowd.live(6 * INTERVAL, counting=4)
+    assert crowd.shards() == 2
+
+
 @pytest.mark.parametrize(
     ("shards", "auto", "fixed"),
     [("auto", ["x", "y"], []), ({"x": "auto"}, ["x", "x2"], ["y"]), ({"": "auto", "y": 1}, ["x"], ["y", "yy"])],

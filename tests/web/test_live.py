@@ -14,7 +14,7 @@ import pytest
 
 from redis_counters.demo.web.board import Facts
 from redis_counters.demo.web.live import INTERVAL, Live, Shown
-from tests.waiting import until_async
+from tests.waiting import PATIENCE, until_async
 from tests.web.running import JSON, Page
 
 
@@ -107,7 +107,7 @@ def test_nothing_is_read_when_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> N
     async def main() -> None:
         numbers = Numbers(changes=False)
         live = Live(numbers.read, lambda: False, 1)
-        assert await follow(live, 3) == [0, 0, 0]
+        assert await asyncio.wait_for(follow(live, 3), PATIENCE) == [0, 0, 0]
         reader = live._reader
         assert reader is not None
         await until_async(reader.done, "it stops reading")
