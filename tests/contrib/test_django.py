@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import django
@@ -20,10 +22,11 @@ from django.urls import path
 
 from redis_counters import Counters, KeyConflict, Overflow, Refused, Unavailable, UsageError
 from redis_counters.contrib.django import counters, idempotency_key
+from redis_counters.contrib.django.asgi import delivering
 from redis_counters.contrib.django.cache import CounterCache
 from redis_counters.testing import LossyLink
 from tests.servers import RealServer
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 ERRORS: dict[str, Exception] = {
     "unavailable": Unavailable("x"),
@@ -125,8 +128,11 @@ class TestSettings:
                 counters.incr("x")
 
     @pytest.mark.parametrize("url", ["embedded://", "memory://", "redis://127.0.0.1:1"])
-    def test_check_asks_nobody(self, url: str, capsys: pytest.CaptureFixture[str]) -> None:
-        with override_settings(REDIS_COUNTERS={"URL": url}):
+    def test_check_asks_nobody(self, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        """Nor where a journal's directory can be written: an error would stop every command, of any user."""
+        (file := tmp_path / "file").touch()
+        options = {"journal": str(file / "journals"), "journal_mode": "always"}
+        with override_settings(REDIS_COUNTERS={"URL": url, "OPTIONS": options}):
             call_command("check")
         assert "no issues" in capsys.readouterr().out
 
@@ -316,3 +322,26 @@ class TestAnswers:
 
         asyncio.run(main())
         assert counters.get("asynchronous") == 1
+
+
+def test_the_loop_goes_on_while_counts_are_sent_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under ASGI: connections that are still open are answered meanwhile."""
+    answered = threading.Event()
+    monkeypatch.setattr(counters, "_end", lambda: answered.wait(PATIENCE))
+    sent = []
+
+    async def receive() -> dict[str, Any]:
+        return {}
+
+    async def send(message: Any) -> None:
+        sent.append((message["type"], answered.is_set()))
+        asyncio.get_running_loop().call_later(0.05, answered.set)
+
+    async def unused(_scope: Any, _receive: Any, _send: Any) -> None:
+        raise AssertionError("the lifespan is no request")
+
+    async def main() -> None:
+        await delivering(unused)({"type": "lifespan"}, receive, send)
+
+    asyncio.run(main())
+    assert sent == [("lifespan.startup.complete", False), ("lifespan.shutdown.complete", True)]

@@ -20,7 +20,7 @@ def check_settings(**_wanted: Any) -> list[CheckMessage]:
         url, options = url_and_options()
         if urlsplit(url_or_default(url)).scheme == "embedded":  # making one starts a server
             url = "redis://localhost"
-        for option in ("journal", "journal_mode"):  # making one makes a file
+        for option in ("journal", "journal_mode"):  # commands are also run where its directory cannot be written
             options.pop(option, None)
         opened(Counters.from_url, url, options).close(timeout=0)
     except ImproperlyConfigured as error:
