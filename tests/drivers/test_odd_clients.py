@@ -32,7 +32,7 @@ ODD: dict[str, dict[str, Any]] = {
     "single_connection_client": {"single_connection_client": True},
     "health_check_interval": {"health_check_interval": 1},
     "no timeout": {"socket_timeout": None},
-    "tiny timeout": {"socket_timeout": 0.05, "retry": None},
+    "short timeout": {"socket_timeout": 0.25, "retry": None},
     "client_name": {"client_name": "someone"},
 }
 
