@@ -382,6 +382,48 @@ def test_what_is_noted_is_entered_before_it_is_compared(more: int) -> None:
     }
 
 
+@pytest.mark.parametrize("marked", [(), (SOURCE,), (DESTINATION,), (SOURCE, DESTINATION)])
+def test_a_side_without_a_mark_gets_no_repair(marked: tuple[int, ...]) -> None:
+    """Nothing would look there into the index of what it merges: its first pull brings all there is."""
+    comparison = Comparison(Route(b"eu", b"us", KeySpace(b"rc", 16), ((), ()), None), 0, both=True)
+    texts, repaired = {SOURCE: b"0 0 eu/0,1", DESTINATION: b"0 0 us/0,1"}, []
+
+    def answer(side: int, command: Command) -> object:
+        if command.script is Script.ENTRIES_MERGE:
+            repaired.append(side)
+            return [b"OK", b"1", 1]
+        return [texts[side]] if command.script is Script.ENTRIES_READ else b"i 1 1" if side in marked else None
+
+    repairing = comparison._repair([b"{rc:0}:c:0:a"], SyncMetrics())
+    ask = next(repairing)
+    with suppress(StopIteration):
+        while True:
+            ask = repairing.send([answer(ask.side, each) for each in ask.commands])
+    assert sorted(repaired) == list(marked)
+
+
+@pytest.mark.parametrize("steps", [Pair.round, lambda pair: pair.pull_all(set())], ids=["round", "run_once"])
+def test_each_bucket_has_its_turn_where_connections_break_all_the_time(steps: Any) -> None:
+    """Those that have waited longest are asked first, so few get through before each break."""
+    now, keys, asked = 0.0, KeySpace(b"rc", 16), Counter[int]()
+    pair = Pair(b"eu", b"us", Common(Options(b"rc", 0.2, None, 16, lambda: now, lambda: 0.0, str)))
+    pair.route = Route(b"eu", b"us", keys, ((), ()), None)
+    pair.buckets = [BucketSync(n, Pace(0.2, now)) for n in range(16)]
+    places = {keys.marks(bucket.number): bucket for bucket in pair.buckets}
+    for _ in range(16):
+        going = steps(pair)
+        sent = next(going)
+        while isinstance(sent, Send):
+            now += 1.0
+            bucket = places[sent.command.keys[0]]
+            asked[bucket.number] += 1
+            bucket.caught_up = now
+            sent = next(going)
+        going.close()
+        pair.failed(Unavailable("the connection broke"))
+    assert set(asked.values()) == {MAX_IN_FLIGHT}
+
+
 def test_few_buckets_are_compared_at_once() -> None:
     """Each that is begun holds the names of all its counters; one that is done makes room for the next."""
     common = Common(Options(b"rc", 0.2, None, 64, lambda: 0.0, lambda: 0.0, str))
