@@ -15,6 +15,7 @@ from redis_counters.drivers.exchange.places import RegionClient
 from redis_counters.protocol.wire.keys import DEFAULT_BUCKETS, KeySpace
 from redis_counters.protocol.wire.marks import EVICTED as VOID
 from redis_counters.protocol.wire.marks import field_of
+from tests.faces.either import _awaited
 from tests.regions.support import Regions, fields, is_of_another, regions
 from tests.waiting import until
 
@@ -219,6 +220,23 @@ def test_what_was_opened_for_wrong_links_is_closed(two: Regions, monkeypatch: py
         with pytest.raises(UsageError, match="none of the regions"):
             exchange.add_regions({"ap": "memory://"}, links=[("ap", "nobody")])
         assert ended == ["ap"]
+
+
+@pytest.mark.parametrize("face", ["blocking", "asyncio"])
+def test_a_region_that_cannot_be_added_changes_nothing(two: Regions, face: str) -> None:
+    """Another name for a region that takes part is refused: it is not among the regions of the exchange."""
+
+    async def main() -> None:
+        exchange: Any = (redis_counters.asyncio.Exchange if face == "asyncio" else Exchange)(two.urls)
+        await _awaited(exchange.run_once())
+        before = repr(exchange), exchange.stats().pairs.keys()
+        with pytest.raises(SchemaMismatch):
+            await _awaited(exchange.add_regions({"ap": two.urls["us"]}))
+        assert (repr(exchange), exchange.stats().pairs.keys()) == before
+        assert set(await _awaited(exchange.regions())) == {"eu", "us"}
+        await _awaited(exchange.close())
+
+    asyncio.run(main())
 
 
 def test_a_new_region(two: Regions) -> None:
