@@ -199,6 +199,30 @@ def test_what_may_have_been_refused_is_not_taken_for_applied() -> None:
     assert again.uncertain == 1
 
 
+def test_what_a_stale_journal_lacks_is_not_sent_twice() -> None:
+    """Redis has flushes that the journal does not know of, and others fold the actor: a loss is reported."""
+    for recorded, left in ((1, {"y": 1}), (3, {})):
+        writer, recorder, stored = made()
+        count(writer, b"x", 3)
+        opened(writer)
+        flush = writer.next_request(0.0)
+        assert flush is not None
+        writer.answered(flush, [b"OK", 1], 0.0)
+        count(writer, b"x", 4)
+        count(writer, b"y", 1)
+        assert keep(recorder, stored)
+        again = revive(stored, make_settings(journal="memory", buckets=1, max_batch=1), KEYS, mint, 100.0).writer
+        stale = [[b"STALE", recorded]] if recorded > 1 else []
+        seq = recorded + 1
+        for answer in ([b"OPEN", b"G.1.abcd", recorded], *stale, [b"OK", seq], [b"CLOSED", seq], [b"FOLDED", seq]):
+            again.new_round()
+            request = again.next_request(100.0)
+            assert request is not None
+            again.answered(request, answer, 100.0)
+        assert again.outstanding.pending() == left
+        assert again.uncertain == (not left)
+
+
 def test_what_is_vital_is_on_the_disk(tmp_path: Path) -> None:
     """Before anything more is sent, not only with the operating system; all else waits for no disk."""
     writer, recorder, stored = made()
