@@ -92,7 +92,7 @@ def counted(server: RealServer, name: str) -> Iterator[None]:
         until(lambda: counters.get(name, max_age=0) >= TASKS, f"{TASKS} tasks")
 
 
-@pytest.mark.every(4, "a worker each")
+@pytest.mark.every(7, "a worker each")
 @pytest.mark.parametrize("pool", POOLS)
 def test_a_worker_is_stopped(any_server: RealServer, tmp_path: Path, pool: str) -> None:
     """The flush interval is longer than the test: the end of each process delivers."""

@@ -131,6 +131,7 @@ def test_reads_of_a_demoted_primary_that_answers_nothing_find_the_new_one(pair: 
         asyncio.run(main())
 
 
+@pytest.mark.slow("a server that loads slowly")
 @pytest.mark.parametrize("face", FACES)
 def test_a_server_that_still_loads_is_waited_for(kind: Kind, face: str) -> None:
     """LOADING after a restart: a flush that is asked for meanwhile is told so, and arrives once."""

@@ -25,6 +25,7 @@ def left(server: RealServer) -> dict[bytes, float]:
     return {key: client.pttl(key) / 1000 for key in client.scan_iter(match="*:c:*") if key.endswith(b":x")}
 
 
+@pytest.mark.every(2, "seconds each")
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("fault", ["drop_reply", "cut_before"])
 def test_whichever_command_is_cut(any_server: RealServer, face: str, fault: str) -> None:

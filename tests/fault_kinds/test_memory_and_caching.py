@@ -25,6 +25,7 @@ A_NAME = 60  # bytes; a dictionary's entry with its key takes about twice that
 PATIENCE = 60.0
 
 
+@pytest.mark.slow("seconds of silence")
 @pytest.mark.parametrize("face", FACES)
 def test_names_that_are_not_touched_any_more_are_let_go(any_server: RealServer, face: str) -> None:
     """Tens of thousands of names, once each: when they have rotated out, memory is as before, nearly."""

@@ -186,7 +186,7 @@ def server_with_debug(any_kind: Kind) -> Iterator[RealServer]:
     server.stop()
 
 
-@pytest.mark.every(2, "a second each")
+@pytest.mark.every(4, "a second each")
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("trouble", TROUBLES)
 def test_it_passes(server_with_debug: RealServer, face: str, trouble: type[Trouble]) -> None:

@@ -14,7 +14,7 @@ from tests.needs import needs_matplotlib
 from tests.servers import Kind
 
 
-@pytest.mark.every(11, "seconds each")
+@pytest.mark.every(15, "seconds each")
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.title)
 def test_ours_is_exact(any_kind: Kind, fault: Fault) -> None:
     """The fault happened; where it is known to make others count wrong, it did; ours is exact."""

@@ -157,6 +157,7 @@ def caught(server: RealServer, begin: int, failures: bool) -> Iterator[int]:
             yield seed
 
 
+@pytest.mark.every(2, "schedules until it is found")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("rule", "begin", "failures"),  # the seed to begin with: where few find it, one that did when this was written

@@ -136,6 +136,7 @@ def test_repair_goes_in_pieces_too(any_server: RealServer, slots: int) -> None:
     assert house.client.hlen(house.keys.shard_key(b"other", 0)[1]) == 10
 
 
+@pytest.mark.slow("large counters")
 def test_reading_a_crowded_counter_is_one_command(any_server: RealServer) -> None:
     """HGETALL of all slots: it takes the server milliseconds, and is exact; folding makes it short again."""
     house = House(any_server.client(), buckets=16)

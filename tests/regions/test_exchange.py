@@ -89,6 +89,7 @@ def test_what_was_there_before(two: Regions) -> None:
     exchange.close()
 
 
+@pytest.mark.slow("several exchanges")
 def test_several_at_once(three: Regions) -> None:
     """Any number of exchanges may run: nothing is counted twice, nothing is missed."""
     exchanges = [three.exchange(interval=0.005 * (n + 1)) for n in range(4)]

@@ -118,6 +118,7 @@ def test_a_region_that_falls_back(two: Regions, with_key: bool) -> None:
     exchange.close()
 
 
+@pytest.mark.slow("servers that are killed")
 def test_only_durable_state_leaves(any_kind: Kind) -> None:
     """With durability nothing goes on that the followers do not have; it does once they have it."""
     pair = Pair(any_kind)

@@ -139,6 +139,7 @@ def test_what_others_had_told_is_removed_where_one_returns(three: Regions) -> No
     assert three.wrong() == []
 
 
+@pytest.mark.slow("three regions")
 def test_evicting_is_repeated_until_all_know(three: Regions) -> None:
     """A member that does not answer is named; the evicted one need not answer at all."""
     three.incr("eu", "a", 10)

@@ -129,6 +129,7 @@ def test_what_is_lost_is_found_by_comparing(two: Regions, simulated: Simulated) 
     assert repaired >= 3
 
 
+@pytest.mark.slow("seconds of silence")
 def test_a_change_after_hours_is_found_soon(two: Regions, simulated: Simulated) -> None:
     """However long nothing changed: it takes ten seconds at most."""
     simulated.run(120 * MINUTE)

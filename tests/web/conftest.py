@@ -1,4 +1,4 @@
-"""One running page for all tests of a file."""
+"""One running page for all tests of a process."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from tests.web.running import Page, running
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    """A page on which other tests of the same file may have clicked."""
+    """A page on which other tests may have clicked."""
     with running(tmp_path_factory.mktemp("page") / "log") as page:
         yield page
 
