@@ -15,6 +15,7 @@ FOLDER = scripts.folder()
 PARTS = sorted(path.stem for path in (FOLDER / "parts").iterdir())
 _INCLUDE = re.compile(r"^-- include parts/(\w+)\.lua\n", re.MULTILINE)
 LONGEST = 5  # lines of code that two files may share: what is longer is a part
+FILES = {str(path.relative_to(FOLDER)): path.read_text() for path in FOLDER.rglob("*.lua")}
 
 
 def code(text: str) -> list[str]:
@@ -32,25 +33,20 @@ def runs(texts: dict[str, str]) -> dict[tuple[str, ...], set[str]]:
     return found
 
 
-def files() -> dict[str, str]:
-    return {str(path.relative_to(FOLDER)): path.read_text() for path in FOLDER.rglob("*.lua")}
-
-
 def test_nothing_stands_in_two_files() -> None:
-    assert {run: where for run, where in runs(files()).items() if len(where) > 1} == {}
+    assert {run: where for run, where in runs(FILES).items() if len(where) > 1} == {}
 
 
 def test_what_stands_in_two_files_is_seen() -> None:
-    texts = files()
-    texts["another"] = texts["slots_fold.lua"] + texts["parts/sums.lua"]
+    texts = {**FILES, "another": FILES["slots_fold.lua"] + FILES["parts/sums.lua"]}
     assert {"parts/sums.lua", "another"} in runs(texts).values()
 
 
-every_file = pytest.mark.parametrize("file", sorted(files()))
+every_file = pytest.mark.parametrize("file", sorted(FILES))
 
 
 def part_text(part: str) -> str:
-    return files()[f"parts/{part}.lua"]
+    return FILES[f"parts/{part}.lua"]
 
 
 def included(text: str) -> set[str]:
@@ -70,14 +66,13 @@ def lacking(text: str) -> set[str]:
     return names.imported(text).difference(*map(given, _INCLUDE.findall(text)))
 
 
-@pytest.mark.every(5, "many files each")
 @pytest.mark.parametrize("part", PARTS)
 def test_a_part_is_of_several_files(part: str) -> None:
     """And once in each script that includes it, however many of its parts do."""
-    assert sum(part in _INCLUDE.findall(text) for text in files().values()) > 1
+    assert sum(part in _INCLUDE.findall(text) for text in FILES.values()) > 1
     code = _INCLUDE.sub("", part_text(part))
     for script in Script:
-        expected = part in included(files()[f"{script.value}.lua"])
+        expected = part in included(FILES[f"{script.value}.lua"])
         assert scripts.text(script).decode().count(code) == expected
 
 
@@ -85,14 +80,14 @@ def test_a_part_is_of_several_files(part: str) -> None:
 def test_includes_come_first(file: str) -> None:
     """So no part can use what the including file defines."""
     start = r"--\[\[\n.*?\n\]\]\n" if "/" not in file else ""
-    text = re.sub(start, "", files()[file], count=1, flags=re.DOTALL)
+    text = re.sub(start, "", FILES[file], count=1, flags=re.DOTALL)
     assert not _INCLUDE.search(re.sub(rf"\A(?:{_INCLUDE.pattern})*", "", text, flags=re.MULTILINE))
 
 
 @every_file
 def test_a_file_imports_what_it_includes(file: str) -> None:
     """It has no other free names: all else that it needs is given to its functions. And it includes what it uses."""
-    text = files()[file]
+    text = FILES[file]
     assert lacking(text) == set()
     used = names.imported(text)
     assert [part for part in _INCLUDE.findall(text) if not given(part) & used] == []
@@ -101,7 +96,7 @@ def test_a_file_imports_what_it_includes(file: str) -> None:
 @every_file
 def test_a_free_name_is_seen(file: str) -> None:
     """One that is local elsewhere, one that is read in a function within a function, one that is written."""
-    text = files()[file].rpartition("\nreturn ")[0] or files()[file]
+    text = FILES[file].rpartition("\nreturn ")[0] or FILES[file]
     for line in (
         "local function f(key) return free .. key end local function g(free) end",
         "local function f() return function() return free end end",
@@ -109,17 +104,17 @@ def test_a_free_name_is_seen(file: str) -> None:
     ):
         assert lacking(f"{text}\n{line}\n") == {"free"}
     for part in _INCLUDE.findall(text):
-        assert lacking(files()[file].replace(f"-- include parts/{part}.lua\n", ""))
+        assert lacking(FILES[file].replace(f"-- include parts/{part}.lua\n", ""))
 
 
 @pytest.mark.parametrize("script", Script)
 def test_every_include_is_a_part(script: Script) -> None:
-    assert included(files()[f"{script.value}.lua"]) <= set(PARTS)
+    assert included(FILES[f"{script.value}.lua"]) <= set(PARTS)
     assert "include" not in re.sub(r"--\[\[.*?\]\]", "", scripts.text(script).decode(), flags=re.DOTALL)
 
 
 def test_parts_are_no_folder_within_folders() -> None:
-    assert all(Path(name).parent in (Path(), Path("parts")) for name in files())
+    assert all(Path(name).parent in (Path(), Path("parts")) for name in FILES)
 
 
 @pytest.mark.parametrize("script", Script)
