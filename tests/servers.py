@@ -128,13 +128,19 @@ class RealServer:
     @contextmanager
     def ahead(self) -> Iterator[None]:
         """It runs before others, where this user may say so: its log of slow commands is of its work, not of theirs."""
-        with suppress(PermissionError):
-            os.setpriority(os.PRIO_PROCESS, self.pid, -15)
+        self._run_before_others(-20)
         try:
             yield
         finally:
-            with suppress(PermissionError):
-                os.setpriority(os.PRIO_PROCESS, self.pid, 0)
+            self._run_before_others(0)
+
+    def _run_before_others(self, niceness: int) -> None:
+        with suppress(PermissionError):
+            os.setpriority(os.PRIO_PROCESS, self.pid, niceness)
+        group = Path(f"/proc/{self.pid}/autogroup")  # Linux may share out time by sessions: it has its own
+        with suppress(OSError):
+            if os.getsid(self.pid) != os.getsid(0):
+                group.write_text(f"{niceness}")
 
     def client(self, **options: Any) -> redis.Redis:
         """Return a client that ``disconnect`` and ``stop`` close."""
