@@ -4,7 +4,8 @@
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -q -q
-PYTEST := $(BIN)/python -m pytest --numprocesses 4 --dist worksteal
+# Bytecode is kept, also where the environment says otherwise: each of the four processes would compile all tests again.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest --numprocesses 4 --dist worksteal
 EXTRAS := cli,embedded,testing,web
 
 # The first that runs and is new enough: a name on PATH may be a shim that only says it has no such version.

@@ -97,6 +97,7 @@ def test_wrong_usage_names_the_help(arguments: list[str], line: str) -> None:
     assert run(None, *arguments).stderr.decode() == f"redis-counters: {line}\n"
 
 
+@pytest.mark.every(5, "a command each")
 @pytest.mark.parametrize("asked", [["get", "a"], ["incr", "a"], ["count"], ["doctor"]], ids=" ".join)
 @pytest.mark.parametrize("said", ["nothing", "--url", "variable"])
 def test_nobody_has_said_where_redis_is(said: str, asked: list[str]) -> None:
@@ -265,6 +266,7 @@ PRINTING = [
 ]
 
 
+@pytest.mark.every(4, "a command each")
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
 @pytest.mark.parametrize("arguments", [*PRINTING, ["count", "--json"]], ids=" ".join)
 def test_nothing_can_be_written(any_server: RealServer, arguments: list[str]) -> None:
@@ -282,6 +284,7 @@ def test_nothing_can_be_written(any_server: RealServer, arguments: list[str]) ->
     assert result.returncode == 1
 
 
+@pytest.mark.every(4, "a command each")
 @pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)
 def test_standard_output_is_closed(any_server: RealServer, arguments: list[str]) -> None:
     """Without a standard output, what would be printed there is missed: one line that says so, and exit code 1."""

@@ -21,6 +21,7 @@ NEEDS = {
 }
 
 
+@pytest.mark.every(3, "a process each")
 @pytest.mark.parametrize("module", NEEDS)
 def test_what_is_imported(module: str) -> None:
     """Besides the framework, and what that imports by itself."""

@@ -52,6 +52,7 @@ def rows(page: str) -> list[tuple[int, str]]:
     return [(int(count), action) for count, _, action in found]
 
 
+@pytest.mark.every(3, "a server each")
 @pytest.mark.parametrize("name", BUTTONS)
 def test_a_like_button(name: str, any_server: RealServer, tmp_path: Path) -> None:
     with button(name, any_server.url, tmp_path) as new:
@@ -70,6 +71,7 @@ def test_a_like_button(name: str, any_server: RealServer, tmp_path: Path) -> Non
         assert rows(ann.open()) == [(1, "Like"), (0, "Like"), (1, "Like")]
 
 
+@pytest.mark.every(3, "a server each")
 @pytest.mark.parametrize("name", ONE_EACH)
 def test_what_is_not_accepted(name: str, any_server: RealServer, tmp_path: Path) -> None:
     """Each is answered by a 4xx, and changes nothing."""
@@ -92,6 +94,7 @@ def test_what_is_not_accepted(name: str, any_server: RealServer, tmp_path: Path)
         assert rows(new().open()) == [(0, "Like")] * 3
 
 
+@pytest.mark.every(3, "a server each")
 @pytest.mark.parametrize("name", ONE_EACH)
 def test_the_idempotency_key(name: str, any_server: RealServer, tmp_path: Path) -> None:
     """Of one user, for one path: the same key counts once, whichever process gets it. Bad ones are told why."""
@@ -126,6 +129,7 @@ def test_the_idempotency_key(name: str, any_server: RealServer, tmp_path: Path) 
         assert shares() == [3, 2]
 
 
+@pytest.mark.every(3, "a server each")
 @pytest.mark.parametrize("name", ONE_EACH)
 def test_while_redis_is_away(name: str, private_server: RealServer, tmp_path: Path) -> None:
     """A click is answered by 503, and may be repeated; when Redis is back, it goes on."""

@@ -28,7 +28,7 @@ def test_a_quickstart_has_the_example(name: str) -> None:
     assert f"# {name}_likes.py\n{example}" in [block.text for block in found]
 
 
-@pytest.mark.every(4, "a process for each block")
+@pytest.mark.every(8, "a process for each block")
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_runs(page: Path, private_server: RealServer, tmp_path: Path) -> None:
     """In a process and a folder of its own, on an empty server."""

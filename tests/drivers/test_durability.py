@@ -16,6 +16,7 @@ from redis_counters import CounterError, Durability, Event, EventKind, Refused, 
 from redis_counters.protocol.wire.durability import shortfall
 from tests.faces.either import FACES, Either, client_of, closed, commandstats, reset_stats, truth
 from tests.servers import Kind, RealServer
+from tests.waiting import until_async
 
 QUICK = Durability(replicas=1, timeout=0.05)
 
@@ -190,11 +191,12 @@ def test_without_durability_nothing_waits(any_server: RealServer) -> None:
         async with open_counters("blocking", any_server, durability=durability, flush_interval=0.01) as counters:
             for i in range(2000):
                 counters.incr(f"n{i}")
-            try:
+            with suppress(Unavailable):
                 await counters.flush(0.5)
+            if durability is not None:
+                await until_async(lambda: commandstats(any_server).get("wait", 0) > 0, "a round asks for followers")
+            with suppress(Unavailable):
                 await counters.close(0.1)
-            except Unavailable:
-                pass
             return commandstats(any_server).get("wait", 0)
 
     assert asyncio.run(main(None)) == 0

@@ -155,6 +155,7 @@ def test_in_the_middle_of_a_flush_or_of_connecting(any_server: RealServer, comma
     assert truth(any_server, ["x", "child's"]) == {b"x": 50, b"child's": 20}
 
 
+@pytest.mark.slow("many forks")
 def test_the_parents_connection_is_not_used_by_the_child(any_server: RealServer) -> None:
     """A client of one connection, in both faces: parent and child count and read at a time, no answer is mixed up."""
 
@@ -185,6 +186,7 @@ def test_the_parents_connection_is_not_used_by_the_child(any_server: RealServer)
     assert all(180_000 <= value <= 199_000 for value in found.values())  # they ended without close
 
 
+@pytest.mark.slow("many forks")
 def test_an_asyncio_client_used_before_the_fork(any_server: RealServer) -> None:
     """Parent and children go on with one client of redis.asyncio, each in its own loop: exact, nothing mixed up."""
     client = redis.asyncio.Redis(port=any_server.port)

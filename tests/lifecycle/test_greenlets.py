@@ -92,6 +92,7 @@ def run(text: str, server: RealServer, *arguments: str) -> subprocess.CompletedP
     return program(BEGIN + text, server.url, *arguments)
 
 
+@pytest.mark.every(2, "processes each")
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_patched_first(any_server: RealServer, library: str) -> None:
     """Greenlets count, read, flush and call by key, while others go on."""
