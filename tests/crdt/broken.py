@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from redis_counters.crdt.bounded import BoundedCounter
 from redis_counters.crdt.gcounter import GCounter
 from redis_counters.crdt.pncounter import PNCounter
 
 from . import laws
 from .laws import AnySpec, Law
-from .specs import GCOUNTER, PNCOUNTER
+from .specs import BOUNDED, GCOUNTER, PNCOUNTER
 
 
 class IntactG(GCounter):
@@ -192,6 +193,31 @@ class PartsBySignTogether(IntactPN):
             yield type(self)(*(GCounter({actor: half.slots.get(actor, 0)}) for half in (self.plus, self.minus)))
 
 
+class TransfersOverwritten(BoundedCounter):
+    """Counts are merged, but of the transfers the last copy is taken."""
+
+    __slots__ = ()
+
+    def merge(self, other: BoundedCounter, /) -> BoundedCounter:
+        return replace(super().merge(other), given=other.given)
+
+
+class TransfersNotMerged(BoundedCounter):
+    """Nobody hears of what is given."""
+
+    __slots__ = ()
+
+    def merge(self, other: BoundedCounter, /) -> BoundedCounter:
+        return replace(super().merge(other), given=self.given)
+
+
+class PartsMissTransfers(BoundedCounter):
+    __slots__ = ()
+
+    def decompose(self) -> Iterator[BoundedCounter]:
+        return (type(self)(self.bounds, counts=part) for part in self.counts.decompose())
+
+
 def _g(broken: type[GCounter]) -> AnySpec:
     return replace(GCOUNTER, name=broken.__name__, bottom=broken(), apply=broken.increment, delta=broken.delta)
 
@@ -200,7 +226,11 @@ def _pn(broken: type[PNCounter]) -> AnySpec:
     return replace(PNCOUNTER, name=broken.__name__, bottom=broken())
 
 
-INTACT: tuple[AnySpec, ...] = (_g(IntactG), _pn(IntactPN))
+def _bounded(broken: type[BoundedCounter]) -> AnySpec:
+    return replace(BOUNDED, name=broken.__name__, bottom=broken())
+
+
+INTACT: tuple[AnySpec, ...] = (_g(IntactG), _pn(IntactPN), BOUNDED)
 
 BROKEN: tuple[tuple[AnySpec, Law], ...] = (
     (_g(MergeAdds), laws.idempotent),
@@ -222,6 +252,10 @@ BROKEN: tuple[tuple[AnySpec, Law], ...] = (
     (_pn(NetOnly), laws.old_copies_change_nothing),
     (_pn(MinusForgotten), laws.exact_after_exchange),
     (_pn(PartsBySignTogether), laws.decomposes),
+    (_bounded(TransfersOverwritten), laws.commutative),
+    (_bounded(TransfersOverwritten), laws.old_copies_change_nothing),
+    (_bounded(TransfersNotMerged), laws.exact_after_exchange),
+    (_bounded(PartsMissTransfers), laws.decomposes),
 )
 
 MERGED_WRONGLY: tuple[AnySpec, ...] = (
@@ -232,4 +266,6 @@ MERGED_WRONGLY: tuple[AnySpec, ...] = (
     _g(OneSlotForAll),
     _pn(NetOnly),
     _pn(MinusForgotten),
+    _bounded(TransfersOverwritten),
+    _bounded(TransfersNotMerged),
 )

@@ -35,13 +35,16 @@ Op = TypeVar("Op")
 
 @dataclass(frozen=True)
 class Spec(Generic[S, Op]):
-    """What a type tells the harness. ``amount``: what an operation adds. ``grows``: the value never falls."""
+    """What a type tells the harness. ``amount``: what an operation adds. ``grows``: the value never falls.
+
+    ``apply`` returns None for an operation that is refused: then it has not happened.
+    """
 
     name: str
     bottom: S
     operations: st.SearchStrategy[Op]
-    apply: Callable[[S, bytes, Op], S]
-    delta: Callable[[S, bytes, Op], S]
+    apply: Callable[[S, bytes, Op], S | None]
+    delta: Callable[[S, bytes, Op], S | None]
     amount: Callable[[Op], int]
     grows: bool = False
 
@@ -87,8 +90,11 @@ class World(Generic[S, Op]):
 
     def operate(self, actor: bytes, op: Op) -> None:
         before = self.now[actor]
-        after = self.spec.apply(before.state, actor, op)
-        self.steps.append(Step(before.state, self.spec.delta(before.state, actor, op), after))
+        after, delta = self.spec.apply(before.state, actor, op), self.spec.delta(before.state, actor, op)
+        if after is None or delta is None:
+            assert after is delta, "an operation and its delta are refused together"
+            return
+        self.steps.append(Step(before.state, delta, after))
         self.done[actor].append(op)
         self._set(actor, Copy(after, {**before.known, actor: len(self.done[actor])}))
 

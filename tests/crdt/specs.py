@@ -6,12 +6,13 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
+from redis_counters.crdt.bounded import BoundedCounter, Bounds
 from redis_counters.crdt.gcounter import GCounter
 from redis_counters.crdt.pncounter import PNCounter
 from redis_counters.crdt.regional import RegionalShard
 from redis_counters.crdt.resettable import ResettableCounter
 
-from .laws import AnySpec, Spec
+from .laws import ACTORS, AnySpec, Spec
 
 # Small ones make sums collide; the large ones are where floats and int64 end.
 amounts = st.integers(0, 1) | st.integers(0, 6) | st.sampled_from([2**53, 2**53 + 1, 2**63 - 1, 10**24])
@@ -74,4 +75,55 @@ REGIONAL: Spec[RegionalShard, Regional] = Spec(
     amount=lambda op: op[1],
 )
 
-SPECS: tuple[AnySpec, ...] = (GCOUNTER, PNCOUNTER, RESETTABLE, REGIONAL)
+
+class Capped(BoundedCounter):
+    """One with both bounds."""
+
+    __slots__ = ()
+
+    @classmethod
+    def bottom(cls) -> BoundedCounter:
+        return cls(Bounds(0, 20, ACTORS[0]))
+
+
+# An actor gives to the next: rights, or room. Operations may be refused, but none is a mistake.
+Bounded = tuple[str, int]
+bounded_amounts = st.integers(1, 6) | st.sampled_from([2**53 + 1, 10**24])
+bounded: st.SearchStrategy[Bounded] = st.tuples(st.sampled_from(["inc", "inc", "dec", "give"]), bounded_amounts)
+capped: st.SearchStrategy[Bounded] = st.tuples(st.sampled_from(["inc", "dec", "give", "give room"]), st.integers(1, 9))
+
+
+def _next(actor: bytes) -> bytes:
+    return ACTORS[(ACTORS.index(actor) + 1) % len(ACTORS)]
+
+
+def _tried(x: BoundedCounter, actor: bytes, op: Bounded) -> BoundedCounter | None:
+    what, amount = op
+    if what == "inc":
+        return x.try_inc(actor, amount)
+    if what == "dec":
+        return x.try_dec(actor, amount)
+    return (x.transfer if what == "give" else x.transfer_room)(actor, _next(actor), amount)
+
+
+def _tried_delta(x: BoundedCounter, actor: bytes, op: Bounded) -> BoundedCounter | None:
+    what, amount = op
+    if what == "inc":
+        return x.try_inc_delta(actor, amount)
+    if what == "dec":
+        return x.try_dec_delta(actor, amount)
+    return (x.transfer_delta if what == "give" else x.transfer_room_delta)(actor, _next(actor), amount)
+
+
+BOUNDED: Spec[BoundedCounter, Bounded] = Spec(
+    "bounded",
+    bottom=BoundedCounter.bottom(),
+    operations=bounded,
+    apply=_tried,
+    delta=_tried_delta,
+    amount=lambda op: {"inc": op[1], "dec": -op[1]}.get(op[0], 0),
+)
+
+CAPPED: Spec[BoundedCounter, Bounded] = replace(BOUNDED, name="capped", bottom=Capped.bottom(), operations=capped)
+
+SPECS: tuple[AnySpec, ...] = (GCOUNTER, PNCOUNTER, RESETTABLE, REGIONAL, BOUNDED, CAPPED)
