@@ -202,15 +202,6 @@ class TransfersOverwritten(BoundedCounter):
         return replace(super().merge(other), given=other.given)
 
 
-class TransfersNotMerged(BoundedCounter):
-    """Nobody hears of what is given."""
-
-    __slots__ = ()
-
-    def merge(self, other: BoundedCounter, /) -> BoundedCounter:
-        return replace(super().merge(other), given=self.given)
-
-
 class PartsMissTransfers(BoundedCounter):
     __slots__ = ()
 
@@ -254,7 +245,6 @@ BROKEN: tuple[tuple[AnySpec, Law], ...] = (
     (_pn(PartsBySignTogether), laws.decomposes),
     (_bounded(TransfersOverwritten), laws.commutative),
     (_bounded(TransfersOverwritten), laws.old_copies_change_nothing),
-    (_bounded(TransfersNotMerged), laws.exact_after_exchange),
     (_bounded(PartsMissTransfers), laws.decomposes),
 )
 
@@ -267,5 +257,4 @@ MERGED_WRONGLY: tuple[AnySpec, ...] = (
     _pn(NetOnly),
     _pn(MinusForgotten),
     _bounded(TransfersOverwritten),
-    _bounded(TransfersNotMerged),
 )
