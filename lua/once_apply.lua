@@ -1,9 +1,8 @@
 --[[
 once_apply: each amount is in the base of its shard, unless its key has a record that is younger than the ttl.
 
-A record lies in the hash of the slice of time that it was written in; a slice expires as a whole, when the last of its
-records has come to its ttl. Field: a digest of counter and key. Value: the amount, and the milliseconds between the
-beginning of the slice and the record. Record and effect are one step, and the server's clock alone decides.
+A record of a key holds the amount (parts/records.lua). Record and effect are one step, and the server's clock alone
+decides.
 
 KEYS   1 registry     hash
        2 index        sorted set   what was changed here; touched only where changes are stamped
@@ -28,6 +27,7 @@ COST   O(items); up to 7 commands each; of a new shard, where changes are stampe
 ]]
 -- include parts/calls.lua
 -- include parts/whole.lua
+-- include parts/records.lua
 -- include parts/open_changes.lua
 -- include parts/has_counted.lua
 -- include parts/add_to_base.lua
@@ -53,38 +53,18 @@ if math.floor(now / length) ~= number then return {'SLICE', now_told} end
 
 local changes = open_changes(KEYS[1], KEYS[2], ARGV[1], true)
 if not changes then return {'UNKNOWN'} end
--- A record must not fail once its effect is there: if this user may not write it, the server must say so now.
-local expiry = string.format('%.0f', (number + 1) * length + ttl)
-local dated = call('PEXPIREAT', KEYS[4], expiry) == 1
-local offset = string.format('%.0f', now - number * length)
-
-local there, shards = {}, {} -- slices; shards that have counted
-for i = 3, 6 do there[i] = call('EXISTS', KEYS[i]) == 1 end
-
--- Returns what the key was counted with, if its youngest record is younger than the ttl, or an error.
-local function find(digest)
-  for i = 3, 6 do
-    if there[i] then
-      local record = pcall('HGET', KEYS[i], digest)
-      if type(record) == 'table' then return nil, record.err end
-      if record then
-        local amount, after = string.match(record, '^(%d+) (%d+)$')
-        if not amount then return nil, 'ERR the record of this key is unreadable' end
-        if now - ((number + 4 - i) * length + tonumber(after)) < ttl then return amount end
-      end
-    end
-  end
-  return nil
-end
+local slices = open_slices(3, length, number, ttl, now)
+local shards = {} -- that have counted
 
 local function apply(key, digest, amount)
-  local counted, err = find(digest)
+  local counted, err = find_record(slices, digest)
   if err then return '!' .. err end
-  if counted then return counted == amount and '0' or '=' .. counted end
+  if counted == amount then return '0' end
+  if counted and not string.find(counted, '^%d+$') then return '!' .. UNREADABLE end
+  if counted then return '=' .. counted end
   local field, full = add_to_base(key, '+', amount)
   if not field then return '!' .. full end
-  call('HSET', KEYS[4], digest, amount .. ' ' .. offset)
-  there[4] = true
+  write_record(slices, digest, amount)
   return has_counted(changes, shards, key)
 end
 
@@ -92,6 +72,6 @@ local reply = {'OK', now_told}
 for i = 1, items do
   reply[i + 2] = apply(KEYS[i + 6], ARGV[3 + 2 * i], ARGV[4 + 2 * i])
 end
-if not dated and there[4] then call('PEXPIREAT', KEYS[4], expiry) end
+date_slices(slices)
 write_changes(changes)
 return reply
