@@ -1,14 +1,16 @@
-"""Calls of the scripts behind keyed increments, likes and seeds, as tests of them want to make them."""
+"""Calls of the scripts behind keyed increments, likes, seeds and bounded counters, as tests of them want to make them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from redis_counters.protocol.wire.commands import Script
+from redis_counters.protocol.wire.commands import Argument, Script
 from tests.lua.calls import GENERATION, INDEX, REGISTRY, Answer, Bucket
 
 LENGTH = 10_000  # milliseconds of a slice
 TTL = 20_000  # milliseconds: the longest for such slices
+BRIEF_LENGTH, BRIEF_TTL = 5_000, 10_000  # milliseconds
 
 Item = tuple[bytes, bytes, int]  # a shard, a digest, an amount
 Liked = tuple[bytes, bytes, bytes, bytes]  # a shard, its users, "+" or "-", a user
@@ -58,6 +60,47 @@ def once(
             return answer
 
 
+@dataclass(frozen=True)
+class Asked:
+    """An item of bounded_apply: "+" add, "-" spend, "r" give back; of the latter the amount is an id."""
+
+    key: bytes
+    verb: str
+    digest: bytes
+    amount: int | bytes
+    floor: int | None = 0
+    cap: int | None = None
+    brief: bool = False
+
+    @property
+    def values(self) -> list[Argument]:
+        start = min(0, self.cap or 0) if self.floor is None else self.floor
+        bounds: list[Argument] = [b"" if bound is None else bound for bound in (self.floor, self.cap)]
+        room: Argument = b"" if self.cap is None else self.cap - start
+        return [self.verb.encode(), self.digest, self.amount, *bounds, room, b"b" if self.brief else b""]
+
+
+def bounded_key(name: str) -> bytes:
+    """Return the key of a bounded counter in the bucket of these tests."""
+    return f"{{rc:0}}:b:{name}".encode()
+
+
+def bounded(bucket: Bucket, *items: Asked, number: int | None = None, generation: bytes = GENERATION) -> Answer:
+    """Call bounded_apply, as `once` does."""
+    while True:
+        guesses = [now(bucket) // length if number is None else number for length in (LENGTH, BRIEF_LENGTH)]
+        (long, brief) = guesses
+        keys = [REGISTRY, INDEX]
+        keys += [slice_key(long + n, TTL) for n in (1, 0, -1, -2)]
+        keys += [slice_key(brief + n, BRIEF_TTL) for n in (1, 0, -1, -2)]
+        keys += [item.key for item in items]
+        leading = [generation, LENGTH, long, TTL, BRIEF_LENGTH, brief, BRIEF_TTL]
+        values = [value for item in items for value in item.values]
+        answer = bucket.call(Script.BOUNDED_APPLY, keys, [*leading, *values])
+        if answer[0] != "SLICE" or number is not None:
+            return answer
+
+
 def answers(answer: Answer) -> list[bytes]:
     """Return what was answered to each item; the whole was OK."""
     word, *values = answer
@@ -90,11 +133,11 @@ def slices(bucket: Bucket) -> list[bytes]:
 def age(bucket: Bucket, digest: bytes, milliseconds: int, ttl: int = TTL, length: int = LENGTH) -> None:
     """The key's record is that much older, in the slice where it would lie if it had been written then."""
     (old,) = [key for key in slices(bucket) if bucket.client.hexists(key, digest)]
-    amount, offset = bucket.fields(old)[digest].split()
+    text, _, offset = bucket.fields(old)[digest].rpartition(b" ")
     written = int(old.rpartition(b":")[2]) * length + int(offset) - milliseconds
     bucket.client.hdel(old, digest)
     new = slice_key(written // length, ttl)
-    bucket.client.hset(new, digest, b"%b %d" % (amount, written % length))
+    bucket.client.hset(new, digest, b"%b %d" % (text, written % length))
 
 
 def batch(count: int, shard: bytes) -> Sequence[Item]:

@@ -162,6 +162,19 @@ def seeded_nowhere(bucket: Bucket) -> Answer:
     return keyed.seed(bucket, (A, b"s.x", 5), generation=b"")
 
 
+def spent(bucket: Bucket) -> Answer:
+    item = keyed.Asked(keyed.bounded_key("a"), "+", b"key", 5)
+    return keyed.bounded(bucket, item, keyed.Asked(item.key, "-", b"other", 5, brief=True))
+
+
+def spent_in_another_slice(bucket: Bucket) -> Answer:
+    return keyed.bounded(bucket, keyed.Asked(keyed.bounded_key("a"), "+", b"key", 5), number=7)
+
+
+def spent_nowhere(bucket: Bucket) -> Answer:
+    return keyed.bounded(bucket, keyed.Asked(keyed.bounded_key("a"), "+", b"key", 5), generation=b"")
+
+
 def merged_into_what_is_sealed(bucket: Bucket) -> Answer:
     actor = bucket.actor()
     bucket.seal(A)
@@ -411,6 +424,9 @@ SCENARIOS: dict[tuple[Script, str], Scenario] = {
     (Script.LIKES_APPLY, "UNKNOWN"): liked_nowhere,
     (Script.SLOTS_SEED, "OK"): seeded,
     (Script.SLOTS_SEED, "UNKNOWN"): seeded_nowhere,
+    (Script.BOUNDED_APPLY, "OK"): spent,
+    (Script.BOUNDED_APPLY, "SLICE"): spent_in_another_slice,
+    (Script.BOUNDED_APPLY, "UNKNOWN"): spent_nowhere,
     (Script.SLOTS_MERGE, "SEALED"): merged_into_what_is_sealed,
     (Script.SHARDS_WIDEN, "OK"): widened,
     (Script.SHARDS_WIDEN, "UNKNOWN"): widened_nowhere,
@@ -564,10 +580,14 @@ def at_most(bucket: Bucket, script: Script, items: int) -> Callable[[Bucket], An
     actor = bucket.actor()
     if script is Script.KEYED_OPEN:
         return lambda given: keyed.settle(given, *((name, 4) for name in names))
-    if script is Script.ONCE_APPLY:
+    if script in (Script.ONCE_APPLY, Script.BOUNDED_APPLY):
         around = keyed.now(bucket) // keyed.LENGTH
         for number in range(around - 3, around + 4):  # whichever slice it will be, its neighbours are there
             bucket.client.hset(keyed.slice_key(number), b"other", b"1 0")
+    if script is Script.BOUNDED_APPLY:
+        asked = [keyed.Asked(keyed.bounded_key(f"{i}"), "+", b"key %d" % i, 1, 0, 5) for i in range(items)]
+        return lambda given: keyed.bounded(given, *asked)
+    if script is Script.ONCE_APPLY:
         return lambda given: keyed.once(given, *((name, b"key %d" % i, 1) for i, name in enumerate(names)))
     if script is Script.LIKES_APPLY:
         return lambda given: keyed.like(given, *((n, keyed.users(f"{i}"), b"+", b"x") for i, n in enumerate(names)))

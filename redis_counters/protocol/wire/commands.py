@@ -33,6 +33,7 @@ class Script(Enum):
     ONCE_APPLY = "once_apply"
     LIKES_APPLY = "likes_apply"
     SLOTS_SEED = "slots_seed"
+    BOUNDED_APPLY = "bounded_apply"
     SHARDS_WIDEN = "shards_widen"
     NARROW_OPEN = "narrow_open"
     SHARD_SEAL = "shard_seal"
@@ -117,6 +118,24 @@ CONTRACTS: dict[Script, Contract] = {
     ),
     Script.SLOTS_SEED: Contract(
         ("registry", "index"), ("generation",), ("OK", "UNKNOWN"), more_keys="shards", more_args="values"
+    ),
+    Script.BOUNDED_APPLY: Contract(
+        (
+            "registry",
+            "index",
+            "after",
+            "slice",
+            "before",
+            "earlier",
+            "brief_after",
+            "brief_slice",
+            "brief_before",
+            "brief_earlier",
+        ),
+        ("generation", "length", "number", "ttl", "brief_length", "brief_number", "brief_ttl"),
+        ("OK", "SLICE", "UNKNOWN"),
+        more_keys="counters",
+        more_args="values",
     ),
     Script.SHARDS_WIDEN: Contract(
         ("registry", "index"), ("generation", "wanted"), ("OK", "UNKNOWN"), more_keys="shards"

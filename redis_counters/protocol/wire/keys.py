@@ -8,6 +8,7 @@ key                     type   holds
 ``{<ns>:<b>}:c:<i>:<n>`` hash  shard i of counter n: its slot map
 ``{<ns>:<b>}:o:<t>:<s>`` hash  records of keyed increments with a ttl of t ms, written in slice s of time
 ``{<ns>:<b>}:l:<i>:<n>`` set   of those who like counter n, the users of shard i
+``{<ns>:<b>}:b:<n>``     hash  the bounded counter n
 ``{<ns>:<b>}:x``        zset   which shards of bucket b were changed here, ``<i>:<n>``, and in which version of it
 ``{<ns>:<b>}:x:<r>``    zset   the same of what was merged from region r
 ``{<ns>:<b>}:m``        hash   how far bucket b has followed each other region, and each other region bucket b
@@ -96,6 +97,11 @@ class KeySpace:
     def users_key(self, name: bytes, shard: int) -> bytes:
         """Return the key of the users of a shard; its bucket is that of the shard."""
         return b"{%b:%d}:l:%d:%b" % (self.namespace, self.bucket(name, shard), shard, name)
+
+    def bounded_key(self, name: bytes) -> tuple[int, bytes]:
+        """Return (bucket, key) of a bounded counter."""
+        bucket = self.bucket(name, 0)
+        return bucket, b"{%b:%d}:b:%b" % (self.namespace, bucket, name)
 
 
 def _spread(namespace: bytes, buckets: int) -> list[int]:
