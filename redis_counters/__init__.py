@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from redis_counters._blocking.bounded import Bounded
 from redis_counters._blocking.counters import Counter, Counters
 from redis_counters._blocking.keyed import Likes
 from redis_counters.errors import (
     BufferFull,
     CounterError,
+    InsufficientRights,
     KeyConflict,
     NotPermitted,
     NotRecorded,
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Bounded",
     "BufferFull",
     "Counter",
     "CounterError",
@@ -52,6 +55,7 @@ __all__ = [
     "Exchange",
     "ExchangeStats",
     "Inspection",
+    "InsufficientRights",
     "KeyConflict",
     "Likes",
     "NotPermitted",

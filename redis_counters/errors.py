@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BufferFull",
     "CounterError",
+    "InsufficientRights",
     "KeyConflict",
     "NotPermitted",
     "NotRecorded",
@@ -120,6 +121,29 @@ class KeyConflict(Refused):
     def __init__(self, message: str, *, counter: bytes | None = None, counted: int = 0) -> None:
         super().__init__(message, counter=counter)
         self.counted = counted
+
+
+class InsufficientRights(Refused):
+    """A bounded counter has not that much left, or not that much room below its cap: nothing was changed.
+
+    ``needed``: the amount of the call; 0 of `give_back`. ``available``: what may be spent, or added, in this region.
+    ``retry_after``: seconds after which there may be more; None if nothing is known to be on its way.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        counter: bytes | None = None,
+        keys: Iterable[bytes] = (),
+        needed: int = 0,
+        available: int = 0,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message, counter=counter, keys=keys)
+        self.needed = needed
+        self.available = available
+        self.retry_after = retry_after
 
 
 class NotPermitted(Refused):

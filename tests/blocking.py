@@ -17,6 +17,7 @@ PACKAGE = TOP / "redis_counters"
 
 # Written for asyncio, and what follows from it.
 MODULES = {
+    "asyncio/bounded.py": "_blocking/bounded.py",
     "asyncio/counters.py": "_blocking/counters.py",
     "asyncio/keyed.py": "_blocking/keyed.py",
     "asyncio/exchange.py": "_blocking/exchange.py",

@@ -8,7 +8,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
-from redis_counters._blocking.keyed import KeyedCounters
+from redis_counters._blocking.bounded import BoundedCounters
 from redis_counters.drivers.pacing import all_of
 from redis_counters.drivers.process.finalizer import when_dropped
 from redis_counters.drivers.process.fork_hooks import here
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from redis_counters.protocol.read.inspection import Inspection
 
 
-class Counters(NotAsyncio, CountersBase, KeyedCounters):
+class Counters(NotAsyncio, CountersBase, BoundedCounters):
     """Counters on one Redis deployment: any number of names, any number of threads.
 
     Increments are added up in memory and reach Redis within ``flush_interval``; what this process counted, it reads at

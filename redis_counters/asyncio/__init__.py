@@ -1,16 +1,17 @@
-"""The asyncio face: `Counters`, `Counter`, `Likes`, `Exchange`."""
+"""The asyncio face: `Counters`, `Counter`, `Likes`, `Bounded`, `Exchange`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from redis_counters.asyncio.bounded import Bounded
 from redis_counters.asyncio.counters import Counter, Counters
 from redis_counters.asyncio.keyed import Likes
 
 if TYPE_CHECKING:
     from redis_counters.asyncio.exchange import Exchange
 
-__all__ = ["Counter", "Counters", "Exchange", "Likes"]
+__all__ = ["Bounded", "Counter", "Counters", "Exchange", "Likes"]
 
 
 def __getattr__(name: str) -> Any:

@@ -7,7 +7,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
-from redis_counters.asyncio.keyed import KeyedCounters
+from redis_counters.asyncio.bounded import BoundedCounters
 from redis_counters.drivers.pacing import all_of
 from redis_counters.drivers.process.finalizer import when_dropped
 from redis_counters.drivers.process.fork_hooks import here
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from redis_counters.protocol.read.inspection import Inspection
 
 
-class Counters(NotBlocking, CountersBase, KeyedCounters):
+class Counters(NotBlocking, CountersBase, BoundedCounters):
     """Counters on one Redis deployment: any number of names, any number of tasks of one event loop.
 
     Increments are added up in memory and reach Redis within ``flush_interval``; what this process counted, it reads at

@@ -1,4 +1,4 @@
-"""Calls of the scripts behind keyed increments, likes, seeds and bounded counters, as tests of them want to make them."""
+"""Calls of the scripts behind keyed increments, likes, seeds and bounded counters, as tests want to make them."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ def bounded(bucket: Bucket, *items: Asked, number: int | None = None, generation
         keys += [slice_key(long + n, TTL) for n in (1, 0, -1, -2)]
         keys += [slice_key(brief + n, BRIEF_TTL) for n in (1, 0, -1, -2)]
         keys += [item.key for item in items]
-        leading = [generation, LENGTH, long, TTL, BRIEF_LENGTH, brief, BRIEF_TTL]
-        values = [value for item in items for value in item.values]
+        leading: list[Argument] = [generation, LENGTH, long, TTL, BRIEF_LENGTH, brief, BRIEF_TTL]
+        values: list[Argument] = [value for item in items for value in item.values]
         answer = bucket.call(Script.BOUNDED_APPLY, keys, [*leading, *values])
         if answer[0] != "SLICE" or number is not None:
             return answer

@@ -14,10 +14,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from redis_counters.errors import CounterError, Unavailable, UsageError, quoted
+from redis_counters.protocol.keyed.bounded import BRIEF_TTL_MS, KEYED_TTL_MS, BoundedCall, Change, Look
 from redis_counters.protocol.keyed.calls import Call, Has, Like, Once, Plain, Seed
 from redis_counters.protocol.keyed.key_shards import MAX_ATTEMPTS, MAX_ITEMS, KeyShards, Steps, asked, refused
 from redis_counters.protocol.read.fetch import Reads
-from redis_counters.protocol.wire.commands import Argument, Command, ErrorReply, NoAnswer, Script, pieces
+from redis_counters.protocol.wire.commands import Argument, Command, ErrorReply, NoAnswer, Script, hgetall, pieces
 from redis_counters.protocol.wire.replies import BadReply
 
 MIN_SLICE_MS = 10_000  # milliseconds: shorter ones would be over before a command with their names arrives
@@ -25,7 +26,9 @@ SCRIPTS: dict[type[Call], Script] = {
     Once: Script.ONCE_APPLY,
     Like: Script.LIKES_APPLY,
     Seed: Script.SLOTS_SEED,
+    Change: Script.BOUNDED_APPLY,
 }
+WITH_RECORDS = (Script.ONCE_APPLY, Script.BOUNDED_APPLY)
 
 
 class KeyedRequest(NamedTuple):
@@ -53,7 +56,7 @@ class KeyedBatches:
         calls = list(calls)
         expire = self.reads.writer.router.expiries.known
         for call in calls if expire else ():
-            if call.name in expire and not isinstance(call, (Has, Plain)):
+            if call.name in expire and isinstance(call, (Once, Like, Seed)):
                 call.error = UsageError(
                     f"counter {quoted(call.name)} has expire_at, which goes with incr, decr and add only"
                 )
@@ -91,6 +94,12 @@ class KeyedBatches:
             if isinstance(call, Plain):
                 yield KeyedRequest(Command(None, (call.key,), call.args, call.verb), -1, [call])
                 continue
+            if isinstance(call, BoundedCall):
+                bucket, key = keys.bounded_key(call.name)
+                places[call] = key, b""
+                apart: object = key if isinstance(call, Look) else None
+                groups.setdefault((type(call), bucket, apart), []).append(call)
+                continue
             known = self.key_shards.known.get(call.name)
             if known is None and not isinstance(call, Seed):
                 continue  # forgotten since: the next attempt looks for it
@@ -100,7 +109,7 @@ class KeyedBatches:
             bucket, key = found
             users = keys.users_key(call.name, shard) if isinstance(call, (Like, Has)) else b""
             places[call] = key, users
-            apart: object = call.ttl if isinstance(call, Once) else users if isinstance(call, Has) else None
+            apart = call.ttl if isinstance(call, Once) else users if isinstance(call, Has) else None
             groups.setdefault((type(call), bucket, apart), []).append(call)
         for (kind, bucket, apart), group in groups.items():
             for part in pieces(group, MAX_ITEMS):
@@ -108,6 +117,8 @@ class KeyedBatches:
                     members = [call.user for call in part if isinstance(call, Has)]
                     assert isinstance(apart, bytes)
                     yield KeyedRequest(Command(None, (apart,), members, b"SMISMEMBER"), bucket, part)
+                elif isinstance(apart, bytes):
+                    yield KeyedRequest(hgetall(apart), bucket, part)
                 else:
                     yield KeyedRequest(self._script(kind, bucket, part, places), bucket, part)
 
@@ -118,11 +129,12 @@ class KeyedBatches:
         keys: list[bytes] = [space.registries[bucket], space.index(bucket)]
         args: list[Argument] = [self.key_shards.generation(bucket)]
         first = calls[0]
-        if isinstance(first, Once):
-            length = max(-(-first.ttl // 2), MIN_SLICE_MS)
+        several = (KEYED_TTL_MS, BRIEF_TTL_MS) if isinstance(first, Change) else ()
+        for ttl in (first.ttl,) if isinstance(first, Once) else several:
+            length = max(-(-ttl // 2), MIN_SLICE_MS)
             number = int(self._server_now(bucket) // length)
-            keys += (space.slice_key(bucket, first.ttl, number + n) for n in (1, 0, -1, -2))
-            args += (length, number, first.ttl)
+            keys += (space.slice_key(bucket, ttl, number + n) for n in (1, 0, -1, -2))
+            args += (length, number, ttl)
         for call in calls:
             shard, users = places[call]
             keys.append(shard)
@@ -133,6 +145,8 @@ class KeyedBatches:
                 args += (call.sign, call.user)
             elif isinstance(call, Seed):
                 args += (call.slot, call.total)
+            elif isinstance(call, Change):
+                args += call.arguments(self.reads.writer.router.mint)
         return Command(SCRIPTS[kind], keys, args)
 
     def _server_now(self, bucket: int) -> float:
@@ -147,24 +161,26 @@ class KeyedBatches:
         script, calls = request.command.script, request.calls
         try:
             if script is None:
-                self._take_plain(calls, raw)
+                self._take_plain(calls, raw, request.command.keys[0])
                 return
             reply = self.key_shards.reply(raw, script, request.bucket)
             if reply is None:
                 return
             first = 0
-            if script is Script.ONCE_APPLY:
+            if script in WITH_RECORDS:
                 self.ahead[request.bucket] = reply.number(0) - 1000 * self.reads.clock()
                 if reply.word == "SLICE":
                     return
                 first = 1
             if len(reply.values) != first + len(calls):
                 raise BadReply(f"expected {len(calls)} answers, got {len(reply.values) - first}")
-            for name in {call.name for call in calls}:
+            for name in {call.name for call in calls if not isinstance(call, Change)}:
                 self.reads.cache.forget(name)
             for i, call in enumerate(calls, first):
                 answer = reply.text(i)
-                if answer.startswith(b"!"):
+                if answer.startswith(b"!") and isinstance(call, Change):
+                    call.refuse(answer[1:], self.key_shards.keys.bounded_key(call.name)[1], script)
+                elif answer.startswith(b"!"):
                     call.error = refused(call.name, ErrorReply(answer[1:].decode("utf-8", "replace")), script)
                 else:
                     call.answer = answer
@@ -173,8 +189,12 @@ class KeyedBatches:
                 if call.open:
                     call.error = error
 
-    def _take_plain(self, calls: Sequence[Call], raw: object) -> None:
-        if isinstance(raw, ErrorReply):
+    def _take_plain(self, calls: Sequence[Call], raw: object, key: bytes) -> None:
+        if isinstance(calls[0], Look):
+            for call in calls:
+                assert isinstance(call, Look)
+                call.take(raw, key)
+        elif isinstance(raw, ErrorReply):
             for call in calls:
                 call.error = refused(call.name, raw, None, "key" if isinstance(call, Plain) else "counter")
         elif isinstance(raw, NoAnswer):

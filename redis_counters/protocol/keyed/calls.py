@@ -27,6 +27,7 @@ class Call:
     __slots__ = ("answer", "error", "name")
 
     what = "counter"
+    only_reads = False
     outcome, then = Outcome.UNKNOWN, "; it may have been applied, and may be repeated"  # where there is no answer
 
     def __init__(self, name: bytes) -> None:
@@ -65,7 +66,7 @@ class Once(Call):
 
     def __init__(self, name: Name, key: str | bytes, amount: int, ttl: float | timedelta) -> None:
         super().__init__(name_bytes(name))
-        raw = _text("key", key)
+        raw = key_bytes("key", key)
         self.amount = signed_amount(amount, name)
         if self.amount < 0:
             raise UsageError(
@@ -114,6 +115,7 @@ class Has(Call):
 
     __slots__ = ("user",)
 
+    only_reads = True
     outcome, then = Outcome.NOT_APPLIED, ""
 
     def __init__(self, name: bytes, user: User) -> None:
@@ -133,7 +135,7 @@ class Seed(Call):
     def __init__(self, name: Name, total: int, token: str | bytes) -> None:
         super().__init__(name_bytes(name))
         self.total = signed_amount(total, name)
-        self.slot = seed_slot(_text("token", token))
+        self.slot = seed_slot(key_bytes("token", token))
 
 
 class Plain(Call):
@@ -142,6 +144,7 @@ class Plain(Call):
     __slots__ = ("args", "key", "verb")
 
     what = "key"
+    only_reads = True
     then = "; the call may be repeated"  # what is made of earlier answers may be applied
 
     def __init__(self, verb: bytes, key: bytes, args: Sequence[bytes | int] = ()) -> None:
@@ -162,7 +165,7 @@ def user_bytes(user: User) -> bytes:
         return b"%d" % user
     if not isinstance(user, (str, bytes)):
         raise TypeError(f"user must be a str, bytes or int, not {type(user).__name__}")
-    return _text("user", user)
+    return key_bytes("user", user)
 
 
 def milliseconds(ttl: float | timedelta) -> int:
@@ -182,7 +185,8 @@ def milliseconds(ttl: float | timedelta) -> int:
     return found
 
 
-def _text(what: str, value: str | bytes) -> bytes:
+def key_bytes(what: str, value: str | bytes) -> bytes:
+    """Return a key, or what else (``what``) tells calls apart, as bytes. Raises TypeError, UsageError."""
     if not isinstance(value, (str, bytes)):
         raise TypeError(f"{what} must be a str or bytes, not {type(value).__name__}")
     try:

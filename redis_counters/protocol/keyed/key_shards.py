@@ -56,9 +56,9 @@ class KeyShards:
         writer = self.writer
         if writer.router.keys is not None:
             return
-        if any(not isinstance(call, (Has, Plain)) for call in calls):
+        if not all(call.only_reads for call in calls):
             yield from self.reopen_namespace()
-        elif any(isinstance(call, Has) for call in calls):
+        elif not all(isinstance(call, Plain) for call in calls):
             (raw,) = yield [look_up_namespace(writer.settings)]
             self.reads.settle(raw)
 

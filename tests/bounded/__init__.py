@@ -1,0 +1,1 @@
+"""Bounded counters: stock, seats, quotas."""
