@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from hashlib import sha1
 from typing import Any
 
 import fakeredis
@@ -403,13 +404,11 @@ def memory() -> Iterator[Bucket]:
     client.close()
 
 
-@pytest.mark.every(5, "more of the same")
-@pytest.mark.parametrize("seed", range(15))
-@pytest.mark.parametrize("bounds", [(0, None), (None, 12), (-3, 9), (None, -5)], ids=str)
-def test_it_does_as_the_algebra_says(
-    any_bucket: Bucket, memory: Bucket, seed: int, bounds: tuple[int | None, int | None]
-) -> None:
-    """Random calls, each key used several times: the same answers and values, on a real server and in memory."""
+BOUNDS = [(0, None), (None, 12), (-3, 9), (None, -5)]
+
+
+def schedule(buckets: list[Bucket], seed: int, bounds: tuple[int | None, int | None]) -> Model:
+    """Make random calls, each key used several times: the answers and the fields are those of the algebra."""
     chance = random.Random(seed)
     floor, cap = bounds
     model = Model(BoundedCounter(Bounds(floor, cap, None if cap is None else OWN)))
@@ -421,14 +420,65 @@ def test_it_does_as_the_algebra_says(
             amount: int | bytes = b"id%d" % chance.randrange(3) if verb == "r" else chance.choice([1, 2, 3, 10])
             items.append(Asked(A, verb, chance.choice(digests), amount, floor, cap))
         expected = [model.ask(item) for item in items]
-        for each in (any_bucket, memory):
-            found = answered(each, *items)
+        for bucket in buckets:
+            found = answered(bucket, *items)
             assert [b"=" if answer.startswith(b"=") else answer for answer in found] == expected
-            fields = each.fields(A)
+            fields = bucket.fields(A)
             start = model.counter.bounds.start
             assert start + int(fields.get(b"+", 0)) - int(fields.get(b"-", 0)) == model.counter.value
             if fields:
                 assert fields.get(b"a") == (None if floor is None else b"%d" % (model.counter.rights(OWN) or 0))
                 assert fields.get(b"h") == (None if cap is None else b"%d" % (model.counter.room(OWN) or 0))
+    return model
+
+
+@pytest.mark.every(5, "more of the same")
+@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("bounds", BOUNDS, ids=str)
+def test_it_does_as_the_algebra_says(
+    any_bucket: Bucket, memory: Bucket, seed: int, bounds: tuple[int | None, int | None]
+) -> None:
+    """On a real server and in memory; and the schedule has of everything."""
+    model = schedule([any_bucket, memory], seed, bounds)
     assert model.returned
     assert {done for _, _, done in model.used.values()} == {True, False}
+
+
+RECORD = "write_record(records, digest, asked .. (refused and ' 0' or ' 1'))"
+CHECK = "needs and less(needs, amount)"
+BROKEN: dict[str, dict[str, str]] = {
+    "a record is forgotten": {RECORD: ""},
+    "a refusal is not recorded": {RECORD: f"if not refused then {RECORD} end"},
+    "the check is left out": {CHECK: "false"},
+    "one too many": {CHECK: f"{CHECK} and #needs ~= #amount"},
+    "a spend makes no room": {"held[2] and pcall": "sign == '+' and held[2] and pcall"},
+    "an add makes no rights": {"held[1] and pcall": "sign == '-' and held[1] and pcall"},
+    "given back twice": {"outcome ~= '1' or held[3]": "outcome == '0' or outcome == 'x'"},
+    "given back and not noted": {"call('HSET', KEYS[records.first + place], digest, '-' ..": "local _ = ('-' .."},
+    "given back what was refused": {"outcome ~= '1' or held[3]": "outcome == 'x' or string.find(outcome, '^r')"},
+    "given back without room": {"held[2] and less(held[2], amount)": "false"},
+    "used after it was given back": {"write_record(records, digest, '-0 x')": ""},
+    "a repetition of giving back is refused": {"if outcome == 'r' .. id then return '1' end": ""},
+    "another amount is the same": {"return '=' .. text\n  end": "return '1'\n  end"},
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_schedules_notice_what_is_broken(any_bucket: Bucket, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """Each rule of the script, left out: some schedule has another answer, or another value."""
+    text = scripts.text(Script.BOUNDED_APPLY).decode()
+    for old, new in BROKEN[how].items():
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    digest = sha1(text.encode(), usedforsecurity=False).hexdigest().encode()
+    monkeypatch.setattr(scripts, "text", lambda _: text.encode())
+    monkeypatch.setattr(scripts, "digest", lambda _: digest)
+
+    def schedules() -> None:
+        for seed in range(5):
+            for bounds in BOUNDS:
+                any_bucket.client.flushall()
+                schedule([any_bucket], seed, bounds)
+
+    with pytest.raises(AssertionError):
+        schedules()
