@@ -44,7 +44,7 @@ def age_records(server: RealServer, milliseconds: int) -> None:
             length = max(-(-int(ttl) // 2), 10_000)
             client.delete(key)
             for digest, record in fields.items():
-                amount, offset = record.split()
+                text, _, offset = record.rpartition(b" ")
                 written = int(number) * length + int(offset) - milliseconds
                 older = b"%b:%b:%d" % (prefix, ttl, written // length)
-                client.hset(older, digest, b"%b %d" % (amount, written % length))
+                client.hset(older, digest, b"%b %d" % (text, written % length))

@@ -180,7 +180,7 @@ class Look(BoundedCall):
                 raise refused(self.name, raw, None)
             if isinstance(raw, NoAnswer):
                 raise raw.error
-            self.answer = self._held(dict(pairs_of(raw, self.name)))
+            self.answer = self._held(_fields(raw, self.name))
         except ValueError as error:
             wrong = f"counter {quoted(self.name)}: {error}"
             self.error = error if isinstance(error, UsageError) else _of_key(Refused(wrong, counter=self.name), key)
@@ -253,6 +253,16 @@ def _amount(amount: int, name: bytes) -> int:
 def _digest(name: bytes, key: bytes) -> bytes:
     """Return what stands for a key in records; no key of `incr_once` has the same."""
     return blake2b(b"%d:%b%b" % (len(name), name, key), digest_size=16, person=b"bounded").digest()
+
+
+def _fields(raw: object, name: bytes) -> dict[bytes, bytes]:
+    """Return the fields of a hash. Raises BadReply, WrongType."""
+    if isinstance(raw, bytes) or (isinstance(raw, list) and len(raw) % 2):
+        raise BadReply(f"expected a map, got {type(raw).__name__}")
+    pairs = list(pairs_of(raw, name))
+    if not all(isinstance(text, bytes) for pair in pairs for text in pair):
+        raise BadReply("expected a map of texts")
+    return dict(pairs)
 
 
 def _count(field: bytes, text: bytes) -> int:
