@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -134,7 +135,7 @@ def test_a_key_has_one_answer(any_server: RealServer, face: str) -> None:
             await done(stock.spend(2, key="returned"))
             assert await done(stock.give_back("returned")) is True
             assert await done(stock.give_back("not yet")) is False
-            for call, counted, told in [
+            conflicts: list[tuple[Callable[[], Any], int, str]] = [
                 (lambda: stock.add(11, key="a"), 10, "this key has added 10 already, and does not add 11 as well"),
                 (lambda: stock.try_spend(10, key="a"), 10, "has added 10 already, and does not spend 10 as well"),
                 (lambda: stock.try_spend(5, key="s"), 4, "this key has spent 4 already, and does not spend 5 as well"),
@@ -146,7 +147,8 @@ def test_a_key_has_one_answer(any_server: RealServer, face: str) -> None:
                     "was given back, or was to be; to spend again, use a new",
                 ),
                 (lambda: stock.spend(2, key="not yet"), 0, "was given back, or was to be; to spend again, use a new"),
-            ]:
+            ]
+            for call, counted, told in conflicts:
                 with pytest.raises(KeyConflict, match=told) as caught:
                     await done(call())
                 assert str(caught.value).startswith("counter 'x': ")
@@ -226,9 +228,9 @@ def test_int64_is_the_edge(any_server: RealServer, face: str) -> None:
         async with Either.on(face, any_server) as either:
             stock = either.counters.bounded("x", floor=0)
             await done(stock.add(INT64_MAX))
-            for call in (lambda: stock.add(1, "k"), lambda: stock.add(INT64_MAX), lambda: stock.add(INT64_MAX + 1)):
+            for amount in (1, INT64_MAX, INT64_MAX + 1):
                 with pytest.raises(Overflow, match="'x'"):
-                    await done(call())
+                    await done(stock.add(amount, "k"))
             assert await done(stock.try_spend(INT64_MAX)) is True
             assert await done(stock.value()) == 0
             high = either.counters.bounded("high", floor=2**62)

@@ -1,0 +1,299 @@
+"""Whatever is lost, cut off, repeated or killed: what was sold was sold once, and no call sells what is not there."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import redis
+
+from redis_counters import CounterError, Counters, KeyConflict, Unavailable
+from redis_counters.asyncio import Counters as AsyncioCounters
+from redis_counters.testing import LossyLink
+from tests.bounded.support import insisting, value
+from tests.drivers.test_broken_peers import GARBAGE
+from tests.faces.either import FACES, Either, client_of, closed, once
+from tests.keyed.support import done
+from tests.lifecycle.children import ended_well, forked, forks
+from tests.protocol.by_hand import run
+from tests.servers import RealServer
+
+ROOT = Path(__file__).parents[2]
+
+AS_OURS = "OK, refused without words"  # a time, and 1: to one call that is the answer that it is done
+
+both = pytest.mark.parametrize("face", FACES)
+
+
+@pytest.mark.every(2, "seconds each")
+@both
+@pytest.mark.parametrize("fault", ["drop_reply", "cut_before"])
+def test_every_command_is_lost_once(any_server: RealServer, face: str, fault: str) -> None:
+    """The n-th command of a life is lost, for each n up to beyond its end; the caller repeats what fails."""
+    for nth in range(1, 40):
+        name = f"x{nth}"
+        with LossyLink(any_server.url) as link:
+
+            async def main(link: LossyLink = link, name: str = name) -> None:
+                client = client_of(face, any_server, port=urlsplit(link.url).port, retry=once(face))
+                async with Either(face, client, namespace=name) as either:
+                    stock = either.counters.bounded("x", floor=0)
+                    await insisting(stock.add, 10, "delivery")
+                    assert await insisting(stock.try_spend, 4, "a") is True
+                    assert await insisting(stock.try_spend, 7, "b") is False
+                    assert await insisting(stock.try_spend, 6, "c") is True
+                    assert await insisting(stock.try_spend, 1, "d") is False
+                    assert await insisting(stock.give_back, "b") is False
+                    await insisting(stock.give_back, "c")
+                    assert await insisting(stock.give_back, "c") is False
+                    assert await insisting(stock.available) == 6
+                    assert await insisting(stock.value) == 6
+                await closed(client)
+
+            getattr(link, fault)(every=nth, times=1)
+            asyncio.run(main())
+            if not link.dropped + link.cut:
+                break
+    assert 10 < nth < 39
+
+
+@both
+@pytest.mark.parametrize("fault", ["drop_reply", "cut_before", "duplicate"])
+def test_the_client_repeats_without_a_key(any_server: RealServer, face: str, fault: str) -> None:
+    """Every second script is lost, or comes twice, and redis-py sends it again by itself: each is applied once."""
+    with LossyLink(any_server.url) as link:
+
+        async def main() -> None:
+            client = client_of(face, any_server, port=urlsplit(link.url).port, retry=once(face))
+            async with Either(face, client) as either:
+                stock = either.counters.bounded("x", floor=0)
+                await done(stock.add(50))
+                getattr(link, fault)(every=2, commands={"EVALSHA", "EVAL"})
+                for i in range(25):
+                    assert await done(stock.try_spend(1)) is True
+                    assert await done(stock.try_spend(1, key=f"{i}")) is True
+                    assert await done(stock.give_back(f"{i}")) is True
+                link.heal()
+                assert await done(stock.value()) == 25
+            await closed(client)
+
+        asyncio.run(main())
+        assert link.dropped + link.cut + link.duplicated > 20
+
+
+@both
+def test_a_spend_that_is_given_up_and_comes_late(any_server: RealServer, face: str) -> None:
+    """Its copy is on a connection that is cut off: the caller gives back, and nothing is stranded whenever it comes."""
+    client: Any = any_server.client()
+
+    async def main() -> None:
+        async with Either.on(face, any_server) as either:
+            stock = either.counters.bounded("x", floor=0)
+            await done(stock.add(5))
+            late: list[Any] = []
+            runner = either.counters._runner.keyed_calls().runner
+            ask = runner.ask
+
+            def lost(steps: Any, *rest: Any) -> Any:
+                late.extend(next(steps))
+                raise Unavailable("lost")
+
+            runner.ask = lost
+            with pytest.raises(Unavailable):
+                await done(stock.try_spend(3, key="k"))
+            runner.ask = ask
+            assert await done(stock.give_back("k")) is False
+            (command,) = late
+            run(client, command)
+            assert await done(stock.value()) == 5
+            with pytest.raises(KeyConflict):
+                await done(stock.try_spend(3, key="k"))
+
+    asyncio.run(main())
+
+
+@pytest.mark.every(5, "more of the same")
+@pytest.mark.parametrize("command", ["EVALSHA", "HGETALL"])
+@pytest.mark.parametrize("reply", [pytest.param(GARBAGE[name], id=name) for name in GARBAGE if name != AS_OURS])
+@both
+def test_garbage_is_not_believed(any_server: RealServer, face: str, reply: bytes, command: str) -> None:
+    """Nobody takes it for sold, or for refused; when the peer makes sense again, the same key has its answer."""
+    with LossyLink(any_server.url) as link:
+
+        async def main() -> None:
+            async with Either.url(face, link.url, buckets=2) as either:
+                stock = either.counters.bounded("x", floor=0)
+                await insisting(stock.add, 5, "d")
+                link.replace_reply(reply, commands={command}, every=1)
+                call = stock.value if command == "HGETALL" else lambda: stock.try_spend(5, key="k")
+                for _ in range(2):
+                    with pytest.raises(CounterError):
+                        await done(call())
+                link.heal()
+                assert await insisting(stock.try_spend, 5, "k") is True
+                assert await insisting(stock.try_spend, 1, "l") is False
+                assert await insisting(stock.value) == 0
+
+        asyncio.run(main())
+
+
+@both
+@pytest.mark.parametrize("answer", [b"", b"2", b"-1", b"0 x", b"=", b"=*5 1", b"#0", b"maybe"])
+def test_what_is_no_answer_to_an_item(any_server: RealServer, face: str, answer: bytes) -> None:
+    """In a reply that is in form otherwise."""
+    seconds, micros = any_server.client().time()
+    now = b"%d" % (1000 * seconds + micros // 1000)
+    reply = b"*3\r\n$2\r\nOK\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(now), now, len(answer), answer)
+    with LossyLink(any_server.url) as link:
+
+        async def main() -> None:
+            async with Either.url(face, link.url) as either:
+                stock = either.counters.bounded("x", floor=0)
+                await done(stock.add(5))
+                link.replace_reply(reply, commands={"EVALSHA"}, every=1)
+                for call in (stock.try_spend, stock.spend, stock.add):
+                    with pytest.raises(CounterError, match="'x'"):
+                        await done(call(5, "k" if call != stock.add else "a"))
+                with pytest.raises(CounterError, match="'x'"):
+                    await done(stock.give_back("k"))
+
+        asyncio.run(main())
+
+
+CHILD = """
+import sys
+from redis_counters import Counters
+counters = Counters.from_url(sys.argv[1])
+stock = counters.bounded("x", floor=0)
+stock.add(100, key="delivery")
+for i in range(60):
+    stock.try_spend(1 + i % 3, key=str(i))
+    if i % 4 == 0:
+        stock.give_back(str(i))
+    print(i, flush=True)
+"""
+
+
+@pytest.mark.slow("a dozen processes")
+def test_killed_at_any_moment(any_server: RealServer) -> None:
+    """Each process is killed a little further on, and the next does it all again, as one that never stopped."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}
+    command = [sys.executable, "-c", CHILD, any_server.url]
+    for turn in range(5):
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
+        assert child.stdout is not None
+        for _ in range(10 * turn + 5):
+            assert child.stdout.readline()
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+        child.stdout.close()
+        assert value(any_server, "x") >= 0
+    # (A key that was given back is a conflict from then on; so the last one only looks.)
+    left = value(any_server, "x")
+    with redis.Redis(port=any_server.port) as client, Counters(client) as counters:
+        assert counters.bounded("x", floor=0).value() == left
+
+
+# --- a stock of 100, and many more attempts --------------------------------------------------------------------------
+
+STOCK = 100
+
+
+def sizes(seed: int, attempts: int) -> list[int]:
+    chance = random.Random(seed)
+    return [chance.choice([1, 1, 1, 2, 3, 7, 40]) for _ in range(attempts)]
+
+
+def sell(url: str, number: int, attempts: int) -> int:
+    """Try to sell, some with a key, repeated until there is an answer; some give back again. Return what is sold."""
+    sold = 0
+    with Counters.from_url(url) as counters:
+        stock = counters.bounded("sku", floor=0)
+        for i, size in enumerate(sizes(number, attempts)):
+            key = f"{number} {i}"
+            while True:
+                try:
+                    if stock.try_spend(size, key=key):
+                        sold += size
+                        if i % 3 == 0:
+                            while True:
+                                try:
+                                    stock.give_back(key)
+                                    break
+                                except Unavailable:
+                                    continue
+                            sold -= size
+                    break
+                except Unavailable:
+                    continue
+    return sold
+
+
+@forks
+@pytest.mark.parametrize(
+    ("processes", "attempts"), [(6, 50), pytest.param(50, 200, marks=pytest.mark.slow("10,000 attempts"))]
+)
+def test_processes_sell_exactly_what_is_there(any_server: RealServer, processes: int, attempts: int) -> None:
+    """Over a link that loses a tenth of the scripts, before or after, and doubles some: exactly 100, never 101."""
+    client: Any = any_server.client()
+    with redis.Redis(port=any_server.port) as own, Counters(own) as counters:
+        stock = counters.bounded("sku", floor=0)
+        stock.add(STOCK, key="delivery")
+        with LossyLink(any_server.url) as link:
+            for n, fault in enumerate(("drop_reply", "cut_before", "duplicate")):
+                getattr(link, fault)(probability=0.05, seed=n, commands={"EVALSHA"})
+
+            def child(number: int) -> None:
+                sold = sell(link.url, number, attempts)
+                with redis.Redis(port=any_server.port) as teller:
+                    teller.incrby("sold", sold)
+
+            ended_well(*(forked(lambda n=n: child(n), 110) for n in range(processes)))  # type: ignore[misc]
+            assert link.dropped + link.cut + link.duplicated > processes
+        sold = int(client.get("sold"))
+        left = stock.value()
+        assert sold + left == STOCK
+        while left:
+            assert stock.try_spend(min(left, 1)) is True
+            left -= 1
+        assert stock.try_spend(1) is False
+        assert value(any_server, "sku") == 0
+
+
+@pytest.mark.parametrize(
+    ("tasks", "attempts"), [(20, 25), pytest.param(50, 200, marks=pytest.mark.slow("10,000 attempts"))]
+)
+def test_tasks_sell_exactly_what_is_there(any_server: RealServer, tasks: int, attempts: int) -> None:
+    """In the asyncio face, with four clients of one process; who gets no answer asks again."""
+
+    async def main(link: LossyLink) -> int:
+        clients = [AsyncioCounters.from_url(link.url) for _ in range(4)]
+        stocks = [client.bounded("sku", floor=0) for client in clients]
+        await insisting(stocks[0].add, STOCK, "delivery")
+        for n, fault in enumerate(("drop_reply", "cut_before", "duplicate")):
+            getattr(link, fault)(probability=0.05, seed=n, commands={"EVALSHA"})
+
+        async def buyer(number: int) -> int:
+            stock, sold = stocks[number % 4], 0
+            for i, size in enumerate(sizes(number, attempts)):
+                sold += size * await insisting(stock.try_spend, size, f"{number} {i}")
+            return sold
+
+        sold = sum(await asyncio.gather(*map(buyer, range(tasks))))
+        link.heal()
+        for client in clients:
+            await client.close()
+        return sold
+
+    with LossyLink(any_server.url) as link:
+        assert asyncio.run(main(link)) == STOCK
+        assert link.dropped + link.cut > 3
+    assert value(any_server, "sku") == 0
