@@ -178,6 +178,31 @@ def test_what_is_no_answer_to_an_item(any_server: RealServer, face: str, answer:
         asyncio.run(main())
 
 
+@both
+def test_a_fail_over_takes_back_sale_and_record_together(any_server: RealServer, face: str) -> None:
+    """What was written after some moment is gone: the same key, or another, sells it once more; never below 0."""
+    client: Any = any_server.client()
+
+    async def main() -> None:
+        async with Either.on(face, any_server) as either:
+            stock = either.counters.bounded("x", floor=0)
+            await done(stock.add(10, "d"))
+            for i in range(4):
+                assert await done(stock.try_spend(2, f"{i}")) is True
+            kept = {key: (client.dump(key), max(client.pttl(key), 0)) for key in client.scan_iter(count=1000)}
+            assert await done(stock.try_spend(2, "lost")) is True
+            assert await done(stock.try_spend(1, "none")) is False
+            client.flushall()
+            for key, (dumped, left) in kept.items():
+                client.restore(key, left, dumped)
+            assert [await done(stock.try_spend(2, f"{i}")) for i in range(4)] == [True] * 4
+            assert await done(stock.try_spend(1, "another")) is True
+            assert await done(stock.try_spend(2, "lost")) is False
+            assert await done(stock.value()) == 1
+
+    asyncio.run(main())
+
+
 CHILD = """
 import sys
 from contextlib import suppress

@@ -79,14 +79,34 @@ def test_incr(any_server: RealServer, face: str) -> None:
     assert truth(any_server, ["views:home", "bytes:sent"]) == {b"views:home": 1, b"bytes:sent": 1500}
 
 
+@pytest.mark.parametrize("face", FACES)
+def test_bounded(any_server: RealServer, face: str) -> None:
+    """Those of `bounded`, `try_add` and `give_back` sell what is there."""
+    kind = FACES[face].Bounded
+
+    async def main() -> None:
+        counters = FACES[face].Counters.from_url(any_server.url)
+        for documented, most in ((FACES[face].Counters.bounded, 3), (kind.try_add, 2), (kind.give_back, 5)):
+            shown = examples(documented, any_server.url)
+            assert len(shown) == most
+            names: dict[str, Any] = {"counters": counters}
+            for example in shown:
+                await played(example, names)
+        closing = counters.close()
+        if inspect.isawaitable(closing):
+            await closing
+
+    asyncio.run(main())
+
+
 def test_every_example_is_run() -> None:
     """No other docstring of the faces has one."""
     found = set()
     for module in FACES.values():
-        for kind in (module.Counters, module.Counter, module.Likes, module.Exchange):
+        for kind in (module.Counters, module.Counter, module.Likes, module.Bounded, module.Exchange):
             each = {
                 kind.__name__: kind,
                 **{f"{kind.__name__}.{n}": m for n, m in inspect.getmembers(kind) if n[0] != "_"},
             }
             found |= {name for name, member in each.items() if ">>>" in (inspect.getdoc(member) or "")}
-    assert found == {"Counters", "Counters.incr"}
+    assert found == {"Counters", "Counters.incr", "Counters.bounded", "Bounded.try_add", "Bounded.give_back"}

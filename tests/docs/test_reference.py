@@ -74,7 +74,8 @@ def _public(kind: type[Any]) -> Iterator[str]:
 def test_methods(face: Any) -> None:
     """api.md has a heading for each method of both faces, with its parameters and defaults, and no other heading."""
     documented = re.findall(r"^### `(.+)`$", API, re.MULTILINE)
-    methods = [*_public(face.Counters), *_public(face.Counter), *_public(face.Likes), *_public(face.Exchange)]
+    methods = [*_public(face.Counters), *_public(face.Counter), *_public(face.Likes), *_public(face.Bounded)]
+    methods += _public(face.Exchange)
     assert sorted(documented) == sorted([*methods, f"period{_bare(redis_counters.period)}", "exit_on_sigterm()"])
     assert len(documented) > 10
 
@@ -85,7 +86,7 @@ def test_what_is_awaited() -> None:
     face = redis_counters.asyncio
     plain = {"period", "exit_on_sigterm"} | {
         f"Exchange.{name}" if (kind, name) == (face.Exchange, "start") else name
-        for kind in (face.Counters, face.Counter, face.Likes, face.Exchange)
+        for kind in (face.Counters, face.Counter, face.Likes, face.Bounded, face.Exchange)
         for name, member in inspect.getmembers(kind, callable)
         if not name.startswith("_") and not inspect.iscoroutinefunction(member)
     }

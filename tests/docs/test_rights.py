@@ -98,4 +98,4 @@ def test_they_are_enough(use: str, private_server: RealServer, any_server: RealS
 
 def test_every_row_is_tried() -> None:
     """But for those that the pages themselves try: a user with such a line, in full."""
-    assert ROWS.keys() - USES.keys() == {"the exchange", "keys, likes, and what is adopted"}
+    assert ROWS.keys() - USES.keys() == {"the exchange", "keys, bounded counters, likes, and what is adopted"}

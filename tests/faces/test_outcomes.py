@@ -111,7 +111,10 @@ async def counting(world: World) -> list[CounterError]:
     return found
 
 
-@case("what only reads: `get`, `get_many`, `value`, `inspect`, `has`, `has_many`, `read_skew`", "any")
+@case(
+    "what only reads: `get`, `get_many`, `value`, `inspect`, `has`, `has_many`, `available`, `rights`, `read_skew`",
+    "any",
+)
 async def reading(world: World) -> list[CounterError]:
     found = []
     world.spoil("x")
@@ -125,6 +128,8 @@ async def reading(world: World) -> list[CounterError]:
             )
             if url == AWAY:
                 found += await raised(lambda: c.likes("x").has(1), lambda: c.likes("x").has_many([1]))
+                stock = c.bounded("x", floor=0)
+                found += await raised(stock.value, stock.available, stock.rights)
     module: Any = redis_counters if world.face == "blocking" else redis_counters.asyncio
     exchange = module.Exchange({"eu": AWAY, "us": world.server.url})
     try:
@@ -256,6 +261,36 @@ async def keyed_refused(world: World) -> list[CounterError]:
         found = await raised(lambda: c.incr_once("z", "key", 2))
         world.spoil("x")
         return found + await raised(*keyed(c))
+
+
+def changes(c: Any) -> list[Callable[[], Any]]:
+    stock = c.bounded("x", floor=0)
+    return [
+        lambda: stock.add(1),
+        lambda: stock.try_add(1, "a"),
+        lambda: stock.spend(1),
+        lambda: stock.try_spend(1, "s"),
+        lambda: stock.give_back("s"),
+    ]
+
+
+@case("methods of `Bounded` that change something", "`Unavailable`")
+async def bounded_away(world: World) -> list[CounterError]:
+    async with world.counters(AWAY) as c:
+        return await raised(*changes(c))
+
+
+@case("methods of `Bounded`", "`InsufficientRights`, `KeyConflict`, `WrongType`, any other `Refused`")
+async def bounded_refused(world: World) -> list[CounterError]:
+    async with world.counters() as c:
+        stock = c.bounded("z", floor=0)
+        await ended(stock.add(1, "a"))
+        found = await raised(lambda: stock.spend(2), lambda: stock.try_spend(1, "a"))
+        assert [type(error).__name__ for error in found] == ["InsufficientRights", "KeyConflict"]
+        with redis.Redis(host=world.server.host, port=world.server.port) as client:
+            client.set(KEYS.bounded_key(b"x")[1], "something else")
+        stock = c.bounded("x", floor=0)
+        return found + await raised(*changes(c), stock.value, stock.available, stock.rights)
 
 
 def take_away(c: Any, name: str = "x") -> list[Callable[[], Any]]:

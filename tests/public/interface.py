@@ -113,6 +113,10 @@ def layout() -> Iterator[str]:
             counters.decr("down", 3)
             counters.incr_once("once", key="order-1")
             counters.likes("post").like("ann")
+            hall = counters.bounded("hall", floor=0, cap=9)
+            hall.add(5, key="delivery-1")
+            hall.spend(2, key="order-1")
+            hall.give_back("order-1")
             counters.flush()
             counters.reset("up")
             with Counters.from_url(here.url, shards=2, **options) as wide:
@@ -151,6 +155,7 @@ MASKS = [  # in this order: what is random may contain what comes later
     (r"-{60,}", "DASHES"),
     (r"^\w{5}\.\d+\.\w{4}$", "GEN.N.OWNE"),
     (r"\b\w{5}[0-9a-f]{16}\b", "INCARNATION"),
+    (r"\br\w{12}\b", "rTOKEN"),
     (r"\b\w{12}\b", "TOKEN"),
     (r"(?<![^/~@])\w{5}(?=\.\d)|^(?!value)\w{5}$", "GEN"),
     (r"\d+", "N"),
