@@ -101,6 +101,11 @@ def bounded(bucket: Bucket, *items: Asked, number: int | None = None, generation
             return answer
 
 
+def answered(bucket: Bucket, *items: Asked) -> list[bytes]:
+    """Return what bounded_apply answers to each item."""
+    return answers(bounded(bucket, *items))[1:]
+
+
 def answers(answer: Answer) -> list[bytes]:
     """Return what was answered to each item; the whole was OK."""
     word, *values = answer
