@@ -155,7 +155,7 @@ MASKS = [  # in this order: what is random may contain what comes later
     (r"-{60,}", "DASHES"),
     (r"^\w{5}\.\d+\.\w{4}$", "GEN.N.OWNE"),
     (r"\b\w{5}[0-9a-f]{16}\b", "INCARNATION"),
-    (r"\br\w{12}\b", "rTOKEN"),
+    (r"(?<= )r\w{12,}(?= )", "rTOKEN"),
     (r"\b\w{12}\b", "TOKEN"),
     (r"(?<![^/~@])\w{5}(?=\.\d)|^(?!value)\w{5}$", "GEN"),
     (r"\d+", "N"),

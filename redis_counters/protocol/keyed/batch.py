@@ -129,12 +129,13 @@ class KeyedBatches:
         keys: list[bytes] = [space.registries[bucket], space.index(bucket)]
         args: list[Argument] = [self.key_shards.generation(bucket)]
         first = calls[0]
-        several = (KEYED_TTL_MS, BRIEF_TTL_MS) if isinstance(first, Change) else ()
-        for ttl in (first.ttl,) if isinstance(first, Once) else several:
+        ttls = [first.ttl] if isinstance(first, Once) else [KEYED_TTL_MS, BRIEF_TTL_MS] if kind is Change else []
+        for ttl in ttls:
             length = max(-(-ttl // 2), MIN_SLICE_MS)
             number = int(self._server_now(bucket) // length)
             keys += (space.slice_key(bucket, ttl, number + n) for n in (1, 0, -1, -2))
             args += (length, number, ttl)
+        chance = self.reads.writer.router.mint().encode() if kind is Change else b""
         for call in calls:
             shard, users = places[call]
             keys.append(shard)
@@ -146,7 +147,7 @@ class KeyedBatches:
             elif isinstance(call, Seed):
                 args += (call.slot, call.total)
             elif isinstance(call, Change):
-                args += call.arguments(self.reads.writer.router.mint)
+                args += call.arguments(b"%b%d" % (chance, len(args)))
         return Command(SCRIPTS[kind], keys, args)
 
     def _server_now(self, bucket: int) -> float:

@@ -6,7 +6,6 @@ The hash is described in ``lua/bounded_apply.lua``. All its totals are texts; th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -36,6 +35,7 @@ HERE = b""  # this region, in the names of fields: it has no other name before i
 ADD, SPEND, GIVE_BACK = b"+", b"-", b"r"
 _DONE = {ADD: "added", SPEND: "spent"}
 _TO_DO = {ADD: "add", SPEND: "spend"}
+_UNPROTECTED = "; it may have been applied, and nothing protects a repetition: that takes a key"
 _RECORD = re.compile(rb"=([+-])(\d+) (\w+)")
 _COUNT = re.compile(rb"0|[1-9]\d*")
 
@@ -93,7 +93,7 @@ class Change(BoundedCall):
     back, it lets a repetition by the client know its own.
     """
 
-    __slots__ = ("amount", "digest", "outcome", "then", "token", "verb")
+    __slots__ = ("amount", "digest", "then", "token", "verb")
 
     def __init__(self, name: bytes, limits: Limits, verb: bytes, amount: int, key: str | bytes | None) -> None:
         super().__init__(name, limits)
@@ -101,14 +101,11 @@ class Change(BoundedCall):
         self.amount = 0 if verb == GIVE_BACK else _amount(amount, name)
         self.digest = None if key is None else _digest(name, key_bytes("key", key))
         self.token = b""
-        self.outcome = Call.outcome
-        self.then = Call.then
-        if key is None:
-            self.then = "; it may have been applied, and nothing protects a repetition: that takes a key"
+        self.then = _UNPROTECTED if key is None else Call.then
 
-    def arguments(self, mint: Callable[[], str]) -> tuple[Argument, ...]:
-        """Return what the script is told."""
-        self.token = self.token or mint().encode()
+    def arguments(self, token: bytes) -> tuple[Argument, ...]:
+        """Return what the script is told. ``token``: of this call, if it is sent for the first time."""
+        self.token = self.token or token
         _, floor, cap, room = self.limits
         amount = self.token if self.verb == GIVE_BACK else self.amount
         brief = b"b" if self.digest is None else b""
