@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from tests.faces.either import FACES, Either, reset_stats
 from tests.keyed.support import KEYS, done
 from tests.keyed.test_batching import in_threads, scripts
 from tests.keyed.test_protocol import Client
+from tests.protocol.by_hand import run
 from tests.servers import RealServer
 
 both = pytest.mark.parametrize("face", FACES)
@@ -136,3 +138,38 @@ def test_what_is_sent_once_more_is_the_same_call(any_server: RealServer) -> None
         for call in calls:
             call.answer = call.error = None
     assert value(any_server, b"x") == 2
+
+
+class Interrupted(BaseException):
+    """As KeyboardInterrupt, which pytest would take for its own."""
+
+
+def test_a_leader_is_interrupted_when_redis_has_done_it(any_server: RealServer) -> None:
+    """The next one sends for the others once more, without keys: each is applied once, that of the leader too."""
+    with redis.Redis(port=any_server.port) as client, Counters(client) as counters:
+        stock = counters.bounded("x", floor=0)
+        stock.add(1000)
+        keyed = counters._runner.keyed_calls()
+        ask, turns = keyed.runner.ask, iter(range(1000))
+
+        def interrupted(asks: Any, deadline: Any = None) -> Any:
+            turn = next(turns)
+            time.sleep(0.02)  # so that others gather
+            if turn == 1:
+                for command in next(asks):
+                    run(client, command)
+                raise Interrupted
+            return ask(asks, deadline)
+
+        keyed.runner.ask = interrupted  # type: ignore[method-assign] # of this one runner
+        results: list[object] = []
+
+        def work(_: int) -> None:
+            try:
+                results.append(stock.try_spend(1))
+            except Interrupted as caught:
+                results.append(caught)
+
+        in_threads(work, 30)
+        assert results.count(True) == 29
+        assert stock.value() == 1000 - 30
