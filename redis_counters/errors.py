@@ -113,9 +113,9 @@ class WrongType(Refused):
 
 
 class KeyConflict(Refused):
-    """This key has counted another amount in this counter already, and its time is not over: nothing was counted.
+    """This key was used in this counter already, with another amount or for something else: nothing was changed.
 
-    ``counted``: the amount that it was used with.
+    Its time is not over. ``counted``: the amount that it was used with.
     """
 
     def __init__(self, message: str, *, counter: bytes | None = None, counted: int = 0) -> None:
