@@ -157,10 +157,6 @@ def test_redis_is_away(face: str) -> None:
         stock = counters.counters.bounded("x", floor=0)
         again = "it may have been applied, and may be repeated"
         alone = "it may have been applied, and nothing protects a repetition: that takes a key"
-        calls = [
-            (stock.try_spend(1, key="k"), again) if face == "asyncio" else (lambda: stock.try_spend(1, key="k"), again)
-        ]
-        del calls
         for _ in range(FAILURES + 2):
             for call, end in [
                 (lambda: stock.try_spend(1, key="k"), again),
