@@ -23,7 +23,7 @@ FIXTURES = {
     "_browser_is_here": "browsers",
 }
 # Elsewhere a test of both faces is one of the code below them, which they share.
-BOTH_FACES = ("faces", "drivers", "lifecycle")
+BOTH_FACES = ("faces", "drivers")
 LEFT = pytest.StashKey[Counter[str]]()
 REASON = pytest.StashKey[str | None]()
 

@@ -104,7 +104,7 @@ def test_a_loop_ends_though_the_client_was_not_closed(any_server: RealServer) ->
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timer on this platform")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it may hit somebody's finalizer too
-@pytest.mark.every(3, "more of the same")
+@pytest.mark.every(4, "more of the same")
 @pytest.mark.parametrize("shards", [1, 4])
 @pytest.mark.parametrize("settled", [False, True], ids=["before the first flush", "after it"])
 def test_exceptions_of_signal_handlers_lose_nothing(any_server: RealServer, shards: int, settled: bool) -> None:

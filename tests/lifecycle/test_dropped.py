@@ -62,7 +62,7 @@ async def gone(runner: weakref.ref[Any], server: RealServer, connections: int) -
 USES = ("nothing", "read", "counted", "counted and flushed", "counted in a cycle", "counted with a journal", "keyed")
 
 
-@pytest.mark.every(3, "seconds each")
+@pytest.mark.every(5, "seconds each")
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("face", FACES)
 def test_dropped(any_server: RealServer, tmp_path: Path, face: str, use: str) -> None:

@@ -45,7 +45,7 @@ def no_longer_than(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-@pytest.mark.every(2, "more of the same")
+@pytest.mark.every(3, "more of the same")
 @pytest.mark.parametrize("what", BREAKS, ids=lambda what: what.name.replace(" ", "-"))
 @pytest.mark.timeout(600)
 def test_what_is_broken_is_caught(what: Break) -> None:

@@ -15,7 +15,7 @@ BLOCKS = 15
 SEEDS = 60  # of a block
 
 
-@pytest.mark.every(5, "more of the same")
+@pytest.mark.every(8, "more of the same")
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_every_schedule_keeps_the_promises(block: int) -> None:
     """No value is ever too large, and in the end all is there but for what is known to be missing."""
