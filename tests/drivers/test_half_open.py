@@ -98,7 +98,7 @@ def client_on(face: str, link: LossyLink) -> Any:
     return module.Redis.from_url(url, client_name="somebody", socket_timeout=10, retry=once(face))
 
 
-@pytest.mark.every(3, "interrupted at every point")
+@pytest.mark.every(5, "interrupted at every point")
 @pytest.mark.parametrize("error", [Interrupted, AlarmError])
 @pytest.mark.parametrize("again", [False, True], ids=["at first", "when it reconnects"])
 @pytest.mark.parametrize("face", FACES)

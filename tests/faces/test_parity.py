@@ -11,7 +11,8 @@ import pytest
 
 import redis_counters
 import redis_counters.asyncio
-from redis_counters import Counter, Counters, Exchange, Likes
+from redis_counters import Bounded, Counter, Counters, Exchange, Likes
+from redis_counters.asyncio import Bounded as AsyncioBounded
 from redis_counters.asyncio import Counter as AsyncioCounter
 from redis_counters.asyncio import Counters as AsyncioCounters
 from redis_counters.asyncio import Exchange as AsyncioExchange
@@ -24,6 +25,7 @@ PAIRS = [
     pytest.param(Counters, AsyncioCounters, id="Counters"),
     pytest.param(Counter, AsyncioCounter, id="Counter"),
     pytest.param(Likes, AsyncioLikes, id="Likes"),
+    pytest.param(Bounded, AsyncioBounded, id="Bounded"),
     pytest.param(Exchange, AsyncioExchange, id="Exchange"),
 ]
 
@@ -41,10 +43,22 @@ COUNTERS = {
     "reset",
     "delete",
 }
-KEYED = {"incr_once", "likes", "seed", "seed_many", "adopt"}
+KEYED = {"incr_once", "likes", "seed", "seed_many", "adopt", "bounded"}
 LIKES = {"like", "unlike", "has", "has_many", "value", "adopt_likes"}
+BOUNDED = {"add", "try_add", "spend", "try_spend", "give_back", "value", "available", "rights"}
 COUNTER = {"incr", "decr", "add", "value", "reset", "delete"}
-PLAIN = {"incr", "decr", "add", "stats", "counter", "from_url", "name", "likes", "start"}  # no I/O in either face
+PLAIN = {
+    "incr",
+    "decr",
+    "add",
+    "stats",
+    "counter",
+    "from_url",
+    "name",
+    "likes",
+    "bounded",
+    "start",
+}  # no I/O in either face
 
 ONLY_IN = {"__enter__": "__aenter__", "__exit__": "__aexit__"}
 WRONG_KIND: dict[type, set[str]] = {
@@ -59,6 +73,8 @@ WORDS = [
     (">>> from redis_counters import", ">>> from redis_counters.asyncio import"),
     (">>> with", ">>> async with"),
     ("...     ", "...     await "),
+    (">>> ", ">>> await "),
+    ("), ", "), await "),
 ]  # where the texts have to differ
 
 
@@ -120,7 +136,8 @@ def test_what_does_no_io_is_a_plain_call(blocking: type, asyncio: type) -> None:
     """Counting is a plain call in both faces; whatever asks Redis is awaited in the asyncio face."""
     for name, member in members(asyncio).items():
         awaited = inspect.iscoroutinefunction(function(member))
-        assert awaited == (name not in PLAIN and name != "__init__"), name
+        plain = name in PLAIN and not (asyncio is AsyncioBounded and name in BOUNDED)  # Redis decides each of these
+        assert awaited == (not plain and name != "__init__"), name
         if name in members(blocking):
             assert not inspect.iscoroutinefunction(function(members(blocking)[name])), name
 
@@ -133,6 +150,8 @@ def test_the_fixed_names_are_there() -> None:
         assert set(members(counter)) >= COUNTER
     for likes in (Likes, AsyncioLikes):
         assert set(members(likes)) >= LIKES
+    for bounded in (Bounded, AsyncioBounded):
+        assert set(members(bounded)) >= BOUNDED
 
 
 def test_the_module_says_what_it_exports() -> None:

@@ -85,7 +85,7 @@ DAMAGES = {
 }
 
 
-@pytest.mark.every(5, "three processes each")
+@pytest.mark.every(8, "three processes each")
 @pytest.mark.parametrize(("damage", "whole"), DAMAGES.values(), ids=DAMAGES.keys())
 def test_set_aside(
     any_server: RealServer, tmp_path: Path, damage: Callable[[Path], None], whole: dict[bytes, int]

@@ -47,7 +47,7 @@ def test_while_the_process_lives(made: Callable[[str], Place], face: str, title:
     asyncio.run(main())
 
 
-@pytest.mark.every(2, "seconds each")
+@pytest.mark.every(3, "seconds each")
 @pytest.mark.parametrize(("face", "title", "doing"), in_turn(PLACES, ["it counts another", "it does nothing"]))
 def test_after_the_window(made: Callable[[str], Place], face: str, title: str, doing: str) -> None:
     """The re-assert window was over before replication broke, and again before the loss: that makes no difference."""

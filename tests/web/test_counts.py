@@ -70,6 +70,7 @@ def at_once(work: Callable[[int], None], count: int) -> None:
     assert errors == []
 
 
+@pytest.mark.slow("a page, with servers and workers, of its own")
 def test_a_click_sets_a_state(fresh: Page) -> None:
     """Doubled, reloaded, repeated: a like is one like, and one that is taken back is none."""
     with fresh.browser() as ann, fresh.browser() as bob:
